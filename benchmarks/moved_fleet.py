@@ -17,7 +17,7 @@ from solvers.planning.finish import finish_plan
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Problem, RunningState
-from solvers.planning.replan.running import beside_running, fit, repaired
+from solvers.planning.replan.running import choose_beside_running, fit, repair_running
 from solvers.planning.replan.search import search
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.promise import keep
@@ -73,7 +73,7 @@ def compare(problem: Problem, plan: Plan, share: float, limits: SearchLimits) ->
 
 
 def _repair(t: Tables, _: SearchLimits) -> tuple[ServicePlan, int]:
-    return repaired(t), 0
+    return repair_running(t), 0
 
 
 def _plan_from_nothing(t: Tables, limits: SearchLimits) -> tuple[ServicePlan, int]:
@@ -83,7 +83,7 @@ def _plan_from_nothing(t: Tables, limits: SearchLimits) -> tuple[ServicePlan, in
 
 def _search(t: Tables, limits: SearchLimits) -> tuple[ServicePlan, int]:
     best, steps = limits.best(search(t, limits.seed))
-    return beside_running(t, *instances(t, best.placed)), steps
+    return choose_beside_running(t, *instances(t, best.placed)), steps
 
 
 def _judged(problem: Problem, services: ServicePlan) -> dict[str, Any]:

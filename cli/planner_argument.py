@@ -45,9 +45,9 @@ def _planner_or_baseline(name: str) -> str:
 
 def any_planner(name: str) -> str:
     """Returns the name of a planner, or of a baseline, of the lab's, too, where it is installed."""
-    from solvers.planners.names import BASELINES, PLANNERS, added_planners
+    from solvers.planners.names import BASELINES, PLANNERS, find_added_planners
 
-    return _one_of(name, (*PLANNERS, *BASELINES, *sorted(added_planners().names)))
+    return _one_of(name, (*PLANNERS, *BASELINES, *sorted(find_added_planners().names)))
 
 
 def _one_of(name: str, allowed: tuple[str, ...]) -> str:

@@ -137,7 +137,7 @@ def plan_record(ctx: Ctx, who: Who, generation: Generation) -> Reply[PlanRecord]
             raise HttpProblem("gone", f"the snapshot of plan {generation} is no longer kept") from None
         if record is None:
             raise plan_actions.missing(generation)
-        return replay.to_json(record)
+        return replay.write_record(record)
 
     return Reply(call_solvers(lambda: ctx.database.read(read)), media_type=JSON)
 

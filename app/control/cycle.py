@@ -93,7 +93,7 @@ class _Cycle:
         is_whole = self.moment.asked is self.moment.question  # else more may be wanted than was asked for
         if snapshot.is_stopped and is_whole and lacks_nothing(snapshot, self.moment.question, found):
             complete(self.store, snapshot)
-        return self._unchanged(found)
+        return self._change_nothing(found)
 
     def record(self, found: FoundAnswer, recording: RecordingSolver, last: LastQuestion) -> CycleResult:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
@@ -107,7 +107,7 @@ class _Cycle:
             result = self._result(SolveOutcome.UNCHANGED, self.before, found)
             return replace(result, decision=None, message=str(newer), overtaken=True)
         if not generations:
-            return self._unchanged(found)
+            return self._change_nothing(found)
         states = {part.state for part in parts}
         rests = rests_to_keep(snapshot, decision, PlanState.PROPOSED in states)
         last = replace(last, rests=rests, is_shown=bool(states & {PlanState.PROPOSED, PlanState.ADVISORY}))
@@ -137,7 +137,7 @@ class _Cycle:
             rolling_since=self.before.rolls_since(self.snapshot),
         )  # fmt: skip
 
-    def _unchanged(self, found: FoundAnswer) -> CycleResult:
+    def _change_nothing(self, found: FoundAnswer) -> CycleResult:
         return self._result(SolveOutcome.UNCHANGED, self.ask_next(SolveOutcome.SOLVED, found), found)
 
     def _result(self, outcome: SolveOutcome, last: LastQuestion, found: FoundAnswer | None = None) -> CycleResult:

@@ -24,11 +24,11 @@ from app.control.domain.events import Reason
 from app.control.domain.leading import Deposed, FleetView
 from app.control.domain.ports import LoadForecaster, PlanSolver, ReadLoads
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
-from app.control.domain.times import cycle_seconds, declared_rates, start_seconds
+from app.control.domain.times import cycle_seconds, read_declared_rates, start_seconds
 from app.control.fast.base import StepBase
 from app.control.fast.lane import FastLane
-from app.control.formulate.language import declared_lengths
-from app.control.formulate.pose import mean_profiles, with_declared_profiles
+from app.control.formulate.language import read_declared_lengths
+from app.control.formulate.pose import mean_profiles, restore_declared_profiles
 from app.control.formulate.question import Question
 from app.control.measure import metrics
 from app.control.measure.metrics import PlannerFigures
@@ -171,7 +171,7 @@ class Planner:
         if not self.store.epoch or base is None:
             return
         try:
-            declared = with_declared_profiles(base.question.problem, base.snapshot)
+            declared = restore_declared_profiles(base.question.problem, base.snapshot)
             if self.loads.learn(self.store.epoch, declared, mean_profiles(base.snapshot)):
                 self.called_for = Reason.CORRECTED
         except Deposed as deposed:
@@ -204,13 +204,13 @@ class Planner:
         return self.store.snapshot(self._expect_loads)
 
     def _expect_loads(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
-        rates, starts = declared_rates(known.declared), start_seconds(known.declared)
+        rates, starts = read_declared_rates(known.declared), start_seconds(known.declared)
         every = cycle_seconds(known.declared)
         planned = dict(known.planned)
         for name, rate in self._lane.rates_of_rising_models(known.at).items():
             planned[name] = max(rate, planned.get(name, 0.0))
         ahead = {name: every + starts[name] for name in rates}
-        return self.loads.expect(rates, planned, ahead, known.at, declared_lengths(known.declared))
+        return self.loads.expect(rates, planned, ahead, known.at, read_declared_lengths(known.declared))
 
     def _follow_up(self, result: CycleResult, snapshot: Snapshot, question: Question) -> None:
         """Makes the cycle's plan the base of quick steps, and announces what follows from it."""
@@ -274,7 +274,7 @@ class Planner:
     def _learn_before_leading(self) -> None:
         """Reads loads and proven shapes before leading: a plan made without them would take back what load needs."""
         self._forget_everything()
-        self._proven = self.store.proven_shapes()
+        self._proven = self.store.read_proven_shapes()
         self.loads.begin()
 
     def _step_down(self, deposed: Deposed) -> None:

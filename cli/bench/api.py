@@ -184,12 +184,12 @@ def summarise(found: Mapping[str, Any], decided: dict[int, float]) -> dict[str, 
     waits = [(at - decided[version]) * 1000 for version, at in found["decisions"] if version in decided]
     return {
         "reports_per_second": round(len(found["latencies_ms"]) / found["seconds"], 1),
-        "p50_ms": rounded_percentile(found["latencies_ms"], 50),
-        "p99_ms": rounded_percentile(found["latencies_ms"], 99),
-        "decision_to_agent_p99_ms": rounded_percentile(waits, 99),
+        "p50_ms": find_percentile(found["latencies_ms"], 50),
+        "p99_ms": find_percentile(found["latencies_ms"], 99),
+        "decision_to_agent_p99_ms": find_percentile(waits, 99),
         "errors": sum(found["errors"].values()),
     }
 
 
-def rounded_percentile(values: Sequence[float], percent: float) -> float | None:
+def find_percentile(values: Sequence[float], percent: float) -> float | None:
     return round(percentile(values, percent), 3) if values else None

@@ -182,7 +182,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
                 with settle_for():  # as the planner's own program is
                     row |= _overheads(Cycles(simulation, solver, system, say), documents)
                 row["peak_mb"] = round(getrusage(RUSAGE_SELF).ru_maxrss / 1024)
-                row |= _answered(simulation, names, args.spikes, say)
+                row |= _time_answers(simulation, names, args.spikes, say)
             tokens = api.declare_nodes(system, args.agents, say)
             order = api.ApiLoad(args.agents, AGENT_SECONDS, args.agents / REPORT_SECONDS)
             found = api.load(system, tokens, order, say)
@@ -230,11 +230,11 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
             service["spec"]["ratePerSecond"] *= RISE_FACTOR
         put(simulation.database, read_documents(documents))
         cycles.say(f"round {number + 1}: {len(moved)} services are declared at {RISE_FACTOR:g} times their rate")
-        before = _stored(simulation)
+        before = _count_stored(simulation)
         decided.append(cycles.run())
-        stored.append(_stored(simulation) - before)
+        stored.append(_count_stored(simulation) - before)
         repeated.append(cycles.run())
-        unchanged.append(_stored(simulation) - before - stored[-1])
+        unchanged.append(_count_stored(simulation) - before - stored[-1])
         simulation.advance(30.0, TICK_SECONDS)
     worst = max(decided, key=lambda took: took.wall_ms)
     return {
@@ -251,14 +251,14 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
     }
 
 
-def _stored(simulation: Simulation) -> int:
+def _count_stored(simulation: Simulation) -> int:
     """Returns the bytes of all pieces of snapshots and plans, compressed as they are stored."""
     from app.store.plans import retention
 
     return simulation.database.read(retention.size)
 
 
-def _answered(simulation: Simulation, names: Sequence[str], count: int, say: Say) -> dict[str, Any]:
+def _time_answers(simulation: Simulation, names: Sequence[str], count: int, say: Say) -> dict[str, Any]:
     """Times the fast lane by the clock: from a load that arrives to assignments that are written.
 
     It looks at loads every so often; a load that arrives right after a look waits a whole tick, which counts.

@@ -51,7 +51,7 @@ def refuse_mixed(args: argparse.Namespace) -> None:
 def fleets(args: argparse.Namespace) -> Iterator[BenchFleet]:
     """Yields the fleets, each made when its turn comes; files are all read before the first."""
     if args.files:
-        yield from _of_files(args.files, args.moved)
+        yield from _read_fleets(args.files, args.moved)
         return
     from benchmarks.families import family
 
@@ -61,7 +61,7 @@ def fleets(args: argparse.Namespace) -> Iterator[BenchFleet]:
             yield BenchFleet(family(name, gpus, services, seed), name, name, None, seed)
 
 
-def _of_files(files: list[str], moved: int | None) -> Iterator[BenchFleet]:
+def _read_fleets(files: list[str], moved: int | None) -> Iterator[BenchFleet]:
     from benchmarks.altered import move_rates
 
     for file, problem in [(file, declared.fleet_to_plan(file)) for file in files]:

@@ -7,7 +7,7 @@ import json
 import time
 from typing import Any
 
-from cli.bench.api import document, rounded_percentile
+from cli.bench.api import document, find_percentile
 from cli.bench.system import Say, System, own_system
 
 SERVICES = 10_000
@@ -66,6 +66,6 @@ def _pages(system: System, say: Say) -> dict[str, Any]:
                 break
     return {
         "pages": len(times),
-        "page_p50_ms": rounded_percentile(times, 50),
-        "page_p99_ms": rounded_percentile(times, 99),
+        "page_p50_ms": find_percentile(times, 50),
+        "page_p99_ms": find_percentile(times, 99),
     }

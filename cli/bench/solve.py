@@ -49,10 +49,10 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     groups: dict[str, list[dict[str, Any]]] = {}
     traces: dict[str, list[dict[str, Any]]] = {}
     for drawn in fleets(args):
-        fleet = _priced(drawn, args.pricing)
+        fleet = _set_pricing(drawn, args.pricing)
         columns = fleet.columns
         say(f"{fleet.name}: {columns['gpus']} GPUs, {columns['services']} services")
-        traces[fleet.name], figures = _timed(fleet, args, lambda line: say(progress(line)))
+        traces[fleet.name], figures = _time_plan(fleet, args, lambda line: say(progress(line)))
         if args.planners:
             figures["planners"] = other_planners.compare(fleet.problem, args.planners, figures["cost"])
             for name, known in figures["planners"].items():
@@ -72,13 +72,13 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     return {"rows": rows, "medians": found}
 
 
-def _priced(fleet: BenchFleet, pricing: Pricing | None) -> BenchFleet:
+def _set_pricing(fleet: BenchFleet, pricing: Pricing | None) -> BenchFleet:
     from benchmarks.altered import set_pricing
 
     return fleet if pricing is None else replace(fleet, problem=set_pricing(fleet.problem, pricing))
 
 
-def _timed(
+def _time_plan(
     fleet: BenchFleet, args: argparse.Namespace, on_message: Callable[[dict[str, Any]], None]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Returns the messages of the timed plan and its figures, those of a blind plan included if asked for."""

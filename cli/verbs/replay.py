@@ -40,12 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.plan is None) == (args.file is None):
         raise Failed("name the generation of a plan, or a file with its record; see: gpuwright replay --help")
-    from app.control.answer.replay import ReplayRefused, from_json, replay
+    from app.control.answer.replay import ReplayRefused, read_record, replay
     from app.control.solve.inline import Inline
 
     body = _body(args)
     try:
-        record = from_json(body)
+        record = read_record(body)
     except ReplayRefused as refused:
         raise Failed(f"{args.file or args.plan}: {refused}") from None
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.planning.judge.readings import value_at
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.problem import Instance, Job, Place, PlacedJob, Problem
 
 MOST_SLOWED = 0.2  # of a service's times, by the job beside it
@@ -59,12 +59,14 @@ def pair_of(problem: Problem, seat: Instance, job: Job) -> JobPair | None:
     if profile is None or online is None or not _may_run_beside(problem, seat, job):
         return None
     share = min(100 - seat.sm_percent, profile.units_per_second[-1][0])
-    if share < profile.units_per_second[0][0] or not at_most(seat.memory_gib + profile.memory_gib, kind.memory_gib):
+    if share < profile.units_per_second[0][0] or not is_at_most(seat.memory_gib + profile.memory_gib, kind.memory_gib):
         return None
     if online.demand.sensitivity * value_at(profile.demand.pressure, share) > MOST_SLOWED:
         return None
     watts = value_at(online.demand.power_w, seat.sm_percent) + value_at(profile.demand.power_w, share)
-    if not at_most(kind.idle_w + watts, kind.max_w) or (node.templates and job.template not in {None, *node.templates}):
+    if not is_at_most(kind.idle_w + watts, kind.max_w) or (
+        node.templates and job.template not in {None, *node.templates}
+    ):
         return None
     slower = 1 + profile.demand.sensitivity * value_at(online.demand.pressure, seat.sm_percent)
     if problem.policy.pricing == "share":
@@ -131,7 +133,7 @@ class _JobRooms:
         node = self._problem.nodes[placed.node]
         demand = job.profiles[node.gpu_type].demand
         cores, gib = self._cores[node.name] + demand.cpu_cores, self._gib[node.name] + demand.host_memory_gib
-        if not at_most(cores, node.cpu_cores) or not at_most(gib, node.host_memory_gib):
+        if not is_at_most(cores, node.cpu_cores) or not is_at_most(gib, node.host_memory_gib):
             return False
         self._use(placed.place, demand.cpu_cores, demand.host_memory_gib)
         return True

@@ -15,7 +15,7 @@ from lab.baselines.matching import OnlineGpu, matched
 from solvers.baselines.whole.one_per_gpu import seat_all
 from solvers.planning.carried import carry
 from solvers.planning.fleet.grids import accepted_rate
-from solvers.planning.judge.paces import paced_jobs
+from solvers.planning.judge.paces import pace_jobs
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Unplaced
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -40,7 +40,7 @@ def plan_muxflow(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) 
         fleet.unserved(rests),
         "a GPU for each instance, jobs beside them by a matching of the most throughput",
         {},
-        tuple(paced_jobs(problem, instances, jobs)),
+        tuple(pace_jobs(problem, instances, jobs)),
         tuple(Unplaced(name, ALL_TAKEN) for name in sorted(problem.jobs) if name not in placed),
     )
 

@@ -21,8 +21,8 @@ from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.mudi import RATES
 from lab.evaluate.testbeds import testbed
 from simulation.fleet_truth import interpolate
-from solvers.mudi.fleet.shapes import MudiResident, at_their_batches, least_percents
-from solvers.mudi.sharing.convex import ConvexSharing, raised
+from solvers.mudi.fleet.shapes import MudiResident, least_percents, share_at_their_batches
+from solvers.mudi.sharing.convex import ConvexSharing, raise_shares
 from solvers.mudi.sharing.problem import SharedGpu
 from solvers.planners.names import JOINT, MUDI
 from solvers.planning.problem import Curve, Instance, Problem
@@ -80,7 +80,7 @@ def _gpu(problem: Problem, number: int, share: float) -> SharedGpu:
         for job in problem.jobs.values()
         for found in job.profiles.values()
     )
-    gpu = at_their_batches(problem, [resident], heaviest, problem.type_of(node).memory_gib)
+    gpu = share_at_their_batches(problem, [resident], heaviest, problem.type_of(node).memory_gib)
     assert gpu
     residents = [replace(found, latency_ms=_convex(found.latency_ms)) for found in gpu.residents]
     return replace(gpu, residents=tuple(residents))
@@ -137,7 +137,7 @@ def _timed(decide: Callable[[Sequence[SharedGpu]], Percents], gpus: Sequence[Sha
 
 
 def _solve_each_gpu(gpus: Sequence[SharedGpu]) -> Percents:
-    return [percent for gpu in gpus for percent in (raised(gpu) or {}).values()]
+    return [percent for gpu in gpus for percent in (raise_shares(gpu) or {}).values()]
 
 
 def _solve_in_closed_form(gpus: Sequence[SharedGpu]) -> Percents:

@@ -9,7 +9,7 @@ from lab.morak.classes import Alike, room_w, settings
 from lab.morak.problem import PoweredSetting, PowerProblem
 from lab.morak.tables import tables
 from solvers.morak.power.knapsack import NOISE, Front, exact
-from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, narrowed
+from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerate_options, narrow_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ def solve(problem: PowerProblem, groups: list[Alike], work: int) -> ExactPower:
     done = 0
     for group in groups:
         items = tables(problem, group.gpus[0])
-        found = enumerated(items, group.cap_w, problem.residents_per_gpu, each)
+        found = enumerate_options(items, group.cap_w, problem.residents_per_gpu, each)
         if found:
             complete.append(group.front(found[0]))
         else:
             open_ended.append((items, len(group.gpus)))
-            found = narrowed(items, group.cap_w, problem.residents_per_gpu, each) if each else ([IDLE], 0)
+            found = narrow_options(items, group.cap_w, problem.residents_per_gpu, each) if each else ([IDLE], 0)
         options.append(found[0])
         done += found[1]
     fronts = [group.front(mine) for group, mine in zip(groups, options, strict=True)]

@@ -7,7 +7,7 @@ import numpy as np
 from lab.morak import judge
 from lab.morak.problem import PoweredGpu, PoweredSetting, PowerProblem, Starved
 from lab.morak.tables import tables
-from solvers.morak.power.options import LET_GO, PowerOption, PowerTables, enumerated
+from solvers.morak.power.options import LET_GO, PowerOption, PowerTables, enumerate_options
 from solvers.morak.power.problem import PoweredModel, PoweredResident
 
 CUT_SHORT = ("it would still fit; the search was stopped early", "more work")
@@ -111,7 +111,7 @@ def _ceiling(problem: PowerProblem, gpu: PoweredGpu, free_w: float) -> float:
 
 def least_alone(items: PowerTables, cap_w: float) -> PowerOption | None:
     """Returns the option of a single resident that draws the least watts under the cap."""
-    found = enumerated(items, cap_w if np.isfinite(cap_w) else 1e9, 1, len(items.share) + 1)
+    found = enumerate_options(items, cap_w if np.isfinite(cap_w) else 1e9, 1, len(items.share) + 1)
     real = [option for option in found[0] if option.residents] if found else []
     return real[0] if real else None
 

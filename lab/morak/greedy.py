@@ -9,7 +9,7 @@ from lab.morak.problem import PoweredSetting, PowerProblem
 from lab.morak.tables import tables
 from solvers.morak.power.knapsack import greedy as most_per_watt
 from solvers.morak.power.knees import share_at_knee
-from solvers.morak.power.options import PowerOption, narrowed
+from solvers.morak.power.options import PowerOption, narrow_options
 
 SETS = 20_000  # knee splits examined per class; if there are more, only the models of most worth per SM% take part
 
@@ -36,4 +36,4 @@ def knee_options(problem: PowerProblem, group: Alike) -> list[PowerOption]:
             curves = model.profiles[group.gpus[0].gpu_type].latency_ms
             knee = share_at_knee(curves[max(curves)])
             chosen.append(int(mine[np.argmin(np.abs(items.share[mine] - knee))]))
-    return narrowed(items.only(np.array(chosen, np.int64)), group.cap_w, problem.residents_per_gpu, SETS)[0]
+    return narrow_options(items.only(np.array(chosen, np.int64)), group.cap_w, problem.residents_per_gpu, SETS)[0]

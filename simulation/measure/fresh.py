@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from solvers.planning.judge import judge_services
-from solvers.planning.plan import Plan, unserved_rest
+from solvers.planning.plan import Plan, list_unserved
 from solvers.planning.problem import Problem, RunningState
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, find
@@ -56,7 +56,7 @@ def bare_problem(problem: Problem, rates: Mapping[str, float] | None = None) -> 
 
 def serves_all(problem: Problem, plan: Plan) -> bool:
     """Returns whether the plan breaks no rule and carries the whole rate of every service."""
-    return not unserved_rest(problem, plan.instances) and judge_services(problem, plan, keep).is_right
+    return not list_unserved(problem, plan.instances) and judge_services(problem, plan, keep).is_right
 
 
 def set_rates(problem: Problem, plan: Plan) -> Plan | None:

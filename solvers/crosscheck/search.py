@@ -14,7 +14,7 @@ from solvers.crosscheck.scope import refuse_large
 from solvers.crosscheck.shapes import CheckedShape, most_carried
 from solvers.crosscheck.variables import MONEY, UNCOUNTED, WHOLE_RATE, Slot, Variables, need
 from solvers.planning.judge import judge
-from solvers.planning.plan import Plan, Unplaced, unserved_rest
+from solvers.planning.plan import Plan, Unplaced, list_unserved
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
 
@@ -131,7 +131,7 @@ def _judge(problem: Problem, chosen: Chosen) -> tuple[Plan | None, float]:
         if rate > 0
     ]
     waiting = tuple(Unplaced(name, "jobs are left out of the exact check") for name in sorted(problem.jobs))
-    plan = Plan(tuple(lines), (), unserved_rest(problem, lines), waiting)
+    plan = Plan(tuple(lines), (), list_unserved(problem, lines), waiting)
     verdict = judge(problem, plan, simulate=False, keeps=keep)
     return (plan, verdict.cost.total) if verdict.is_right else (None, inf)
 

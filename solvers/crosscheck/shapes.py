@@ -9,7 +9,7 @@ from math import inf
 from solvers import latency
 from solvers.planning.judge.readings import power, value_at
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
-from solvers.planning.machines import capped
+from solvers.planning.machines import cap_type
 from solvers.planning.problem import Demand, GpuType, Node, Policy, Problem, Profile, Service
 
 
@@ -35,7 +35,7 @@ class CheckedShape:
 
 def shapes_on(problem: Problem, service: Service, node: Node) -> list[CheckedShape]:
     """Returns every shape in which an instance carries anything alone on a GPU of the node."""
-    kind = capped(problem.gpu_types[node.gpu_type], min(node.caps_w, default=inf))  # clocks for the least of its caps
+    kind = cap_type(problem.gpu_types[node.gpu_type], min(node.caps_w, default=inf))  # clocks for the least of its caps
     if service.gpu_types is not None and kind.name not in service.gpu_types:
         return []
     found: list[CheckedShape] = []

@@ -78,7 +78,7 @@ def buffer(queues: list[list[PendingInstance]], beta: int) -> list[PendingInstan
     return picked
 
 
-def in_fair_order(
+def sort_fairly(
     instances: Sequence[PendingInstance], k: int = QUEUES, beta: int = BUFFER, seed: int = 0
 ) -> Iterator[PendingInstance]:
     """Yields pending instances in the order in which they are placed: buffer by buffer out of k queues."""

@@ -24,7 +24,7 @@ from solvers.planners.names import (
     ONE_PER_GPU,
     RESERVE,
     UnknownPlanner,
-    added_planners,
+    find_added_planners,
 )
 from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
@@ -81,7 +81,7 @@ def find_plan(
     Without `bounds` none is searched, as where a plan is only repeated.
     """
     if has_language_models(problem):
-        return _beside_wide(problem, planner, budget, alone=alone, bounds=bounds)
+        return _plan_beside_language_models(problem, planner, budget, alone=alone, bounds=bounds)
     began = time.monotonic()
     work = PlannerBudget(PlannerBudget().work if budget.work is None else budget.work, budget.seed)
     known = problem.state.knowledge.get(planner, {}) if problem.state else {}  # another planner's says nothing here
@@ -95,19 +95,21 @@ def find_plan(
     return PlannerAnswer(replace(plan, certificate=certificate), {planner: draft.knowledge}, found.duals)
 
 
-def _beside_wide(problem: Problem, planner: str, budget: SolveBudget, *, alone: bool, bounds: bool) -> PlannerAnswer:
+def _plan_beside_language_models(
+    problem: Problem, planner: str, budget: SolveBudget, *, alone: bool, bounds: bool
+) -> PlannerAnswer:
     """Plans language models as the joint planner does, and asks the planner about everything else."""
-    from solvers.planning.beside import narrowed, nothing_left
-    from solvers.planning.mixed import MixedCase, chosen_wide, finished
+    from solvers.planning.beside import narrow_problem, nothing_left
+    from solvers.planning.mixed import MixedCase, choose_language_instances, finish_mixed
     from solvers.planning.solve import OrdinarySearch
 
     case = MixedCase(problem)
-    wide, unserved = chosen_wide(case, budget.seed, OrdinarySearch())
-    narrow = narrowed(problem, wide)
+    wide, unserved = choose_language_instances(case, budget.seed, OrdinarySearch())
+    narrow = narrow_problem(problem, wide)
     found = PlannerAnswer(nothing_left(problem), {})
     if narrow is not None and narrow.services:
         found = find_plan(narrow, planner, budget, alone=alone, bounds=False)
-    plan = finished(case, found.plan, wide, unserved)
+    plan = finish_mixed(case, found.plan, wide, unserved)
     certificate = plan.certificate
     assert certificate
     known = find_bound(problem, budget, alone=alone).bound if bounds else None
@@ -123,7 +125,7 @@ def drafter_of(planner: str) -> PlanDrafter:
         module, function = DRAFTERS[planner]
         drafter = getattr(import_module(module), function)
         return drafter
-    for entry in added_planners().select(name=planner):
+    for entry in find_added_planners().select(name=planner):
         drafter = entry.load()
         return drafter
     raise UnknownPlanner(planner)

@@ -25,7 +25,7 @@ ONE_PER_GPU = "one-per-gpu"
 BASELINES = (HPA, HPA_CHEAPEST, RESERVE, MELANGE, LARGEST, ONE_PER_GPU)
 
 
-def added_planners() -> EntryPoints:
+def find_added_planners() -> EntryPoints:
     """Returns the entry points of those that other distributions add."""
     from importlib.metadata import entry_points  # slow, hence here
 

@@ -21,7 +21,7 @@ from solvers.planners.names import (
     RESERVE,
 )
 from solvers.planning.jobs.wide import beside_staying_wide_jobs
-from solvers.planning.plan import OtherPlan, served_share
+from solvers.planning.plan import OtherPlan, find_served_share
 from solvers.planning.planner_draft import PlannerBudget, RivalPlan
 from solvers.planning.problem import Problem
 
@@ -54,4 +54,4 @@ def _ask(problem: Problem, planner: str) -> RivalPlan:
         return RivalPlan(OtherPlan(planner, None, 0.0, str(refused)))
     except Exception as error:  # another planner's bug is no reason to have no plan
         return RivalPlan(OtherPlan(planner, None, 0.0, f"{planner} failed: {type(error).__name__}: {error}"))
-    return RivalPlan(OtherPlan(planner, verdict.cost, served_share(problem, plan.unserved)), plan)
+    return RivalPlan(OtherPlan(planner, verdict.cost, find_served_share(problem, plan.unserved)), plan)

@@ -12,7 +12,7 @@ from solvers.planning.fleet.rooms import WholeNeed
 from solvers.planning.fleet.token_services import busy_w, language_models
 from solvers.planning.judge import judge
 from solvers.planning.judge.billing import is_billed_whole
-from solvers.planning.plan import Certificate, Cost, Plan, Unplaced, Unserved, unserved_rest
+from solvers.planning.plan import Certificate, Cost, Plan, Unplaced, Unserved, list_unserved
 from solvers.planning.problem import (
     Instance,
     Limit,
@@ -83,7 +83,7 @@ def _left(problem: Problem, node: Node, holders: Sequence[Holder], are_paid: boo
     )
 
 
-def narrowed(problem: Problem, wide: Sequence[Instance]) -> Problem | None:
+def narrow_problem(problem: Problem, wide: Sequence[Instance]) -> Problem | None:
     """Returns the problem without language models and the GPUs that they hold; None if they hold all."""
     rest = take_whole_gpus(problem, [Holder(line.places, _need(problem, line)) for line in wide])
     if not rest.nodes:
@@ -125,13 +125,13 @@ def ordinary(problem: Problem) -> Problem:
     return replace(problem, nodes=nodes, services=services, state=None)
 
 
-def with_wide(
+def merge_language_instances(
     problem: Problem, narrow: Plan, wide: Sequence[Instance], why: Mapping[str, Unserved], *, simulate: bool
 ) -> tuple[Plan, Sequence[str]]:
     """Returns the plan of everything, with its cost as judged, and where the judge finds a rule broken."""
     # What runs now names other services, too.
     models = replace(problem, services=language_models(problem), state=None)
-    rest = [why.get(entry.service, entry) for entry in unserved_rest(models, wide)]
+    rest = [why.get(entry.service, entry) for entry in list_unserved(models, wide)]
     instances = tuple(sorted([*narrow.instances, *wide], key=lambda line: line.place))
     plan = replace(
         narrow, instances=instances, unserved=tuple(sorted([*narrow.unserved, *rest], key=lambda e: e.service))
@@ -148,11 +148,11 @@ def with_wide(
     return plan, [str(violation) for violation in verdict.violations]
 
 
-def with_models(problem: Problem, wide: Sequence[Instance], on_better: Progress) -> Progress:
+def report_with_models(problem: Problem, wide: Sequence[Instance], on_better: Progress) -> Progress:
     """Returns a callback for better plans of all else that adds language models; their bound comes last."""
     began = time.monotonic()
     alone = replace(problem, services=language_models(problem), jobs={}, state=None)
-    whole, _ = with_wide(alone, Plan(()), wide, {}, simulate=False)
+    whole, _ = merge_language_instances(alone, Plan(()), wide, {}, simulate=False)
     assert whole.certificate
     fixed, serves_models = whole.certificate.cost.total, not whole.unserved
 
@@ -163,14 +163,14 @@ def with_models(problem: Problem, wide: Sequence[Instance], on_better: Progress)
     return add
 
 
-def beside(problem: Problem, plan: Plan) -> tuple[Problem, Plan]:
+def leave_out_language_models(problem: Problem, plan: Plan) -> tuple[Problem, Plan]:
     """Returns everything but language models, with the GPUs that these leave; the problem itself if they leave none."""
     return ordinary_part(problem, plan) or (problem, plan)
 
 
 def ordinary_part(problem: Problem, plan: Plan) -> tuple[Problem, Plan] | None:
     """Returns everything but language models, with the GPUs that these leave; None if they leave none."""
-    narrow = narrowed(problem, wide_of(problem, plan.instances))
+    narrow = narrow_problem(problem, wide_of(problem, plan.instances))
     if narrow is None:
         return None
     return narrow, replace(
@@ -180,7 +180,7 @@ def ordinary_part(problem: Problem, plan: Plan) -> tuple[Problem, Plan] | None:
     )
 
 
-def rejoined(problem: Problem, narrow: Plan, before: Plan) -> Plan:
+def rejoin(problem: Problem, narrow: Plan, before: Plan) -> Plan:
     """Returns the plan of the ordinary part with the very lines that language models had in the plan of everything."""
     models = language_models(problem)
     unserved = [*narrow.unserved, *(entry for entry in before.unserved if entry.service in models)]

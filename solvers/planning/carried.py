@@ -12,11 +12,11 @@ from solvers.planning.fleet.predictions import with_exec
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts
-from solvers.planning.judge.services import counted_apart
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.services import find_counted_place
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
-from solvers.planning.search.realise import even
+from solvers.planning.search.realise import spread_evenly
 
 ROUNDING_SHARE = 1e-8  # of a rate: beside jobs, the same is computed in another order, within 1e-9 a step
 
@@ -42,7 +42,7 @@ def admitted(problem: Problem, running: Iterable[Instance], jobs: Iterable[Place
     for gpu in gpus_with(problem, found, [job for job in jobs if job.job in problem.jobs]).values():
         order = sorted(gpu.residents, key=lambda r: (-problem.services[r.instance.service].priority, r.instance.id))
         drawn = fsum([gpu.type.idle_w, *(watts(job, gpu) for job in gpu.jobs), *(watts(line, gpu) for line in order)])
-        while order and not at_most(drawn, gpu.type.max_w):
+        while order and not is_at_most(drawn, gpu.type.max_w):
             last = order.pop()
             drawn -= watts(last, gpu)
             gone.add(id(last.instance))
@@ -106,7 +106,7 @@ def _apart(problem: Problem, service: Service, own: Sequence[tuple[Instance, flo
     best: dict[object, float] = {}
     first: dict[object, int] = {}
     for number, (seat, rate) in enumerate(own):
-        if rate > best.get(key := counted_apart(problem, service, seat), 0.0):
+        if rate > best.get(key := find_counted_place(problem, service, seat), 0.0):
             best[key], first[key] = rate, number
     if len(best) < least:
         return []
@@ -118,7 +118,7 @@ def _apart(problem: Problem, service: Service, own: Sequence[tuple[Instance, flo
 def spread_rate(service: Service, most: Sequence[float]) -> list[float]:
     """Divides a service's rate by what its instances carry at most; evenly where several of them must carry much."""
     if service.min_instances > 1:
-        return even(list(most), service.rate_per_second, service.min_instances)
+        return spread_evenly(list(most), service.rate_per_second, service.min_instances)
     share = min(1.0, service.rate_per_second / sum(most))
     return [rate * share for rate in most]
 

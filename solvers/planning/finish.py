@@ -12,8 +12,8 @@ from solvers.planning.fleet.predictions import predict_again
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET_SHARE
 from solvers.planning.kept_bound import BOUND_ERROR_SHARE
-from solvers.planning.parts import Division, divided_as, joined
-from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, unserved_rest
+from solvers.planning.parts import Division, divide_as, join_parts
+from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, list_unserved
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.drafts import SearchDraft
 from solvers.planning.search.promise import keep
@@ -37,7 +37,7 @@ def finish_parts(
 ) -> Plan:
     """Returns the plan of the whole services that these parts belong to, once the judge accepts it."""
     state = division.whole.state
-    whole = joined(division, services, [*running, *(state.running if state else ())])
+    whole = join_parts(division, services, [*running, *(state.running if state else ())])
     return finish_services(tables(division.whole), whole, known, division.beside_jobs)
 
 
@@ -63,13 +63,13 @@ def finish_services(t: Tables, services: ServicePlan, known: float | None, besid
 
 def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
     """Returns the plan with the batches of these groups; None if none of them saves anything."""
-    from solvers.planning.batches.find import with_batches  # most plans have none
+    from solvers.planning.batches.find import make_batches  # most plans have none
 
-    division = divided_as(problem, plan)
+    division = divide_as(problem, plan)
     if division is None:
-        services = with_batches(problem, plan, row)
+        services = make_batches(problem, plan, row)
         return finish_services(tables(problem), services, None) if services else None
-    services = with_batches(division.problem, division.of_plan(plan), row)
+    services = make_batches(division.problem, division.of_plan(plan), row)
     return finish_parts(division, services, None, plan.instances) if services else None
 
 
@@ -87,10 +87,10 @@ def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
 
         services = add_services(problem, services)
     if is_running:
-        from solvers.planning.replan.running import beside_running  # most problems begin with nothing
+        from solvers.planning.replan.running import choose_beside_running  # most problems begin with nothing
         from solvers.planning.replan.shares import keep_shares
 
-        choice = keep_shares(t, beside_running(t, services.instances, services.unserved))
+        choice = keep_shares(t, choose_beside_running(t, services.instances, services.unserved))
         services = replace(choice, origin=choice.origin or method)
     return services
 
@@ -114,7 +114,7 @@ def _accepted(problem: Problem, services: ServicePlan, beside_jobs: Problem) -> 
         else:
             method += f"; {len(verdict.violations)} violations found by the judge, services concerned left out"
             placed = _spared(problem, placed, verdict) if attempt < REPAIR_ROUNDS - 1 else []
-        unserved = list(unserved_rest(problem, placed))
+        unserved = list(list_unserved(problem, placed))
     if not is_simulated:
         method += f"; SLOs checked by the latency table ({len(placed)} instances are too many to simulate)"
     return plan, verdict, method + of_jobs
@@ -158,9 +158,9 @@ def explained(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
     """Returns the unserved services with reasons and with the changes that would serve them."""
     if not plan.unserved:
         return ()
-    from solvers.planning.parts.reasons import explained_parts  # most plans serve everything
+    from solvers.planning.parts.reasons import explain_parts  # most plans serve everything
 
-    return explained_parts(problem, plan)
+    return explain_parts(problem, plan)
 
 
 def _staying(problem: Problem, verdict: Verdict) -> list[PlacedJob]:

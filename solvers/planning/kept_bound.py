@@ -26,22 +26,22 @@ class KeptBound:
     at: datetime
 
 
-def with_bound(certificate: Certificate, problem: Problem, kept: KeptBound | None, now: datetime) -> Certificate:
+def add_bound(certificate: Certificate, problem: Problem, kept: KeptBound | None, now: datetime) -> Certificate:
     """Returns the certificate with the bound that the last search proves for this problem, or why it proves none."""
     if kept is None:
         is_mixed = any(service.tokens is not None for service in problem.services.values())
-        return without_bound(certificate, FULL_PLANS_ALONE if is_mixed else "no search has found one yet")
+        return drop_bound(certificate, FULL_PLANS_ALONE if is_mixed else "no search has found one yet")
     if changed := what_changed(kept.problem, problem):
-        return without_bound(certificate, f"{changed} changed since it was computed")
+        return drop_bound(certificate, f"{changed} changed since it was computed")
     cost = certificate.cost.total
     bound = kept.duals.bound({name: service.rate_per_second for name, service in problem.services.items()})
     if bound > cost + BOUND_ERROR_SHARE * max(1.0, cost):
-        return without_bound(certificate, "a plan that keeps every rule would cost more")
+        return drop_bound(certificate, "a plan that keeps every rule would cost more")
     age_seconds = max(0.0, (now - kept.at).total_seconds())
     return replace(certificate, bound=min(bound, cost), bound_age_seconds=age_seconds, no_bound_reason="")
 
 
-def without_bound(certificate: Certificate, reason: str) -> Certificate:
+def drop_bound(certificate: Certificate, reason: str) -> Certificate:
     """Returns the certificate without a bound, and the reason."""
     return replace(certificate, bound=None, bound_age_seconds=0.0, no_bound_reason=reason)
 

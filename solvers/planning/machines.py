@@ -31,7 +31,7 @@ class GpuType:
 
 
 @lru_cache(maxsize=4096)
-def capped(kind: GpuType, cap_w: float) -> GpuType:
+def cap_type(kind: GpuType, cap_w: float) -> GpuType:
     """Returns the type as a GPU of it is that may draw only so many watts; its name and all else stay."""
     return kind if cap_w >= kind.max_w else replace(kind, max_w=cap_w)
 
@@ -79,7 +79,7 @@ class Node:
 
     def type_at(self, index: int, kind: GpuType) -> GpuType:
         """Returns the type of one of its GPUs, with maxW lowered to that GPU's cap."""
-        return capped(kind, self.caps_w[index]) if self.caps_w else kind
+        return cap_type(kind, self.caps_w[index]) if self.caps_w else kind
 
     def by_watts(self, kind: GpuType) -> list[tuple[float, tuple[int, ...]]]:
         """Returns its GPUs by the watts that they may draw at most, the fewest first."""

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
-from solvers.planning.beside import narrowed, nothing_left, ordinary, wide_of, with_models, with_wide
+from solvers.planning.beside import (
+    merge_language_instances,
+    narrow_problem,
+    nothing_left,
+    ordinary,
+    report_with_models,
+    wide_of,
+)
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings
 from solvers.planning.fleet.offers import read_offers
 from solvers.planning.fleet.token_services import language_models
@@ -79,7 +86,7 @@ class MixedCase:
                 and abs(shape.memory_gib - line.memory_gib) <= 1e-9 * shape.memory_gib
                 and allows(self.problem, shape, line.places)
             ]  # fmt: skip
-            found += [(line, _as_it_runs(self.problem, line, shape), group_of[line.node]) for shape in fitting]
+            found += [(line, _keep_running_shape(self.problem, line, shape), group_of[line.node]) for shape in fitting]
         return found
 
     def chosen(self, terms: Terms) -> tuple[list[Instance], Chosen]:
@@ -128,20 +135,22 @@ def has_rest(problem: Problem) -> bool:
     return any(service.tokens is None for service in problem.services.values())
 
 
-def chosen_wide(case: MixedCase, seed: int, search: RestSearch) -> tuple[list[Instance], Mapping[str, float]]:
+def choose_language_instances(
+    case: MixedCase, seed: int, search: RestSearch
+) -> tuple[list[Instance], Mapping[str, float]]:
     """Returns the instances of language models that the plan has, and the rates they leave: the same every time."""
     terms = case.terms()
     if not has_rest(case.problem):
         wide, best = case.chosen(terms)
         return wide, best.unserved
-    drafts = [_drafted(case, each, seed, search) for each in _first_terms(case, terms)]
+    drafts = [_draft(case, each, seed, search) for each in _first_terms(case, terms)]
     best_draft = min(drafts, key=lambda draft: draft.value)
     value: dict[str, float] = {}
     for _ in range(PRICE_ROUNDS):
         if not best_draft.outbid:
             break
         value = {name: max(value.get(name, 0.0), extra) for name, extra in best_draft.outbid.items()}
-        draft = _drafted(case, replace(terms, value=value), seed, search)
+        draft = _draft(case, replace(terms, value=value), seed, search)
         if draft.value >= best_draft.value - 1e-9:
             break
         best_draft = draft
@@ -154,10 +163,10 @@ def _first_terms(case: MixedCase, terms: Terms) -> Iterator[Terms]:
         yield replace(terms, whole_nodes=False)
 
 
-def _drafted(case: MixedCase, terms: Terms, seed: int, search: RestSearch) -> _MixedDraft:
+def _draft(case: MixedCase, terms: Terms, seed: int, search: RestSearch) -> _MixedDraft:
     problem = case.problem
     wide, best = case.chosen(terms)
-    narrow, outbid = narrowed(problem, wide), dict[str, float]()
+    narrow, outbid = narrow_problem(problem, wide), dict[str, float]()
     if narrow is None:
         plan = nothing_left(problem)
     else:
@@ -165,7 +174,7 @@ def _drafted(case: MixedCase, terms: Terms, seed: int, search: RestSearch) -> _M
         plan = search.find(narrow, SolveBudget(None, work, seed), None, alone=True).plan
     if plan.unserved:
         outbid = _outbid(problem, plan.unserved, wide)
-    whole, _ = with_wide(problem, plan, wide, {}, simulate=False)
+    whole, _ = merge_language_instances(problem, plan, wide, {}, simulate=False)
     assert whole.certificate
     return _MixedDraft(wide, best.unserved, whole.certificate.cost.value(problem.policy), outbid)
 
@@ -188,12 +197,12 @@ def find_mixed(
     """Returns the cheapest plan found of language models and everything else, with its bound."""
     began = time.monotonic()
     case = MixedCase(problem)
-    wide, unserved = chosen_wide(case, budget.seed, search)
+    wide, unserved = choose_language_instances(case, budget.seed, search)
     left = None if budget.seconds is None else max(0.0, budget.seconds - (time.monotonic() - began))
     rest_seconds = None if left is None else 0.6 * left
-    callback = on_better and with_models(problem, wide, on_better)
+    callback = on_better and report_with_models(problem, wide, on_better)
     found = _rest_of(problem, wide, replace(budget, seconds=rest_seconds), callback, search, alone=alone)
-    plan = finished(case, found.plan, wide, unserved)
+    plan = finish_mixed(case, found.plan, wide, unserved)
     bound = bound_mixed(problem, replace(budget, seconds=None if left is None else 0.4 * left), search, alone=alone)
     assert plan.certificate
     sound, note = sound_bound(bound, plan.certificate.cost.total)
@@ -218,26 +227,26 @@ def _rest_of(
     search: RestSearch, *, alone: bool,
 ) -> SolvedPlan:  # fmt: skip
     """Plans everything but language models on the GPUs that these leave."""
-    narrow = narrowed(problem, wide)
+    narrow = narrow_problem(problem, wide)
     if narrow is None:
         return SolvedPlan(nothing_left(problem), 0, False, False)
     return search.find(narrow, budget, on_better, alone=alone)
 
 
-def replayed(
+def replay_mixed(
     problem: Problem, seed: int, replay_rest: Callable[[Problem], Plan], work: int, search: RestSearch
 ) -> Plan:
     """Returns the plan of everything whose ordinary part came after this many steps."""
     case = MixedCase(problem)
-    wide, unserved = chosen_wide(case, seed, search)
-    narrow = narrowed(problem, wide)
+    wide, unserved = choose_language_instances(case, seed, search)
+    narrow = narrow_problem(problem, wide)
     plan = replay_rest(narrow) if narrow else nothing_left(problem)
-    found = finished(case, plan, wide, unserved)
+    found = finish_mixed(case, plan, wide, unserved)
     assert found.certificate
     return replace(found, certificate=replace(found.certificate, work=work))
 
 
-def finished(case: MixedCase, narrow: Plan, wide: Sequence[Instance], unserved: Mapping[str, float]) -> Plan:
+def finish_mixed(case: MixedCase, narrow: Plan, wide: Sequence[Instance], unserved: Mapping[str, float]) -> Plan:
     """Returns the plan of everything once the judge accepts it; what it refuses of language models is left out."""
     problem = case.problem
     kept = [predicted(problem, problem.services[line.service], line) for line in wide]
@@ -248,7 +257,7 @@ def finished(case: MixedCase, narrow: Plan, wide: Sequence[Instance], unserved: 
     is_simulated = len(narrow.instances) + len(kept) <= MOST_SIMULATED_INSTANCES
     for _ in range(len(kept) + 1):
         why = reasons(problem, case.groups, case.shapes, missing)
-        plan, broken = with_wide(problem, narrow, kept, why, simulate=is_simulated)
+        plan, broken = merge_language_instances(problem, narrow, kept, why, simulate=is_simulated)
         gone = {line.service for line in kept if any(_concerns(text, line) for text in broken)}
         if not gone:
             break
@@ -268,7 +277,7 @@ def _concerns(violation: str, line: Instance) -> bool:
     return where == line.node or where in {f"{name}/{index}" for name, index in line.places}
 
 
-def _as_it_runs(problem: Problem, line: Instance, best: TokenShape) -> TokenShape:
+def _keep_running_shape(problem: Problem, line: Instance, best: TokenShape) -> TokenShape:
     """Returns the shape with the instance's own requests at once and clock, if they carry nearly as much.
 
     Another number of requests at once is another process, for which there may be no free GPUs.

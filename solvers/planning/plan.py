@@ -132,13 +132,13 @@ class ServicePlan:
     origin: str
 
 
-def served_share(problem: Problem, unserved: Iterable[Unserved]) -> float:
+def find_served_share(problem: Problem, unserved: Iterable[Unserved]) -> float:
     """Returns the part of all requests that a plan with these unserved rates serves."""
     total = sum(service.rate_per_second for service in problem.services.values())
     return 1.0 - sum(entry.rate_per_second for entry in unserved) / total if total > 0 else 1.0
 
 
-def unserved_rest(problem: Problem, instances: Iterable[Instance]) -> tuple[Unserved, ...]:
+def list_unserved(problem: Problem, instances: Iterable[Instance]) -> tuple[Unserved, ...]:
     """Returns by service the rate that these instances do not carry."""
     carried = dict.fromkeys(problem.services, 0.0)
     for instance in instances:

@@ -67,7 +67,7 @@ def _rough_cost(t: Tables) -> float:
     return min((draft.cost for draft in made), default=inf)
 
 
-def proved_draft(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
+def draft_proved(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
     """Returns the exact planner's plan, once it has found it; of rules that it does not cover the judge decides.
 
     Where services are divided for their availability or accuracy it returns none: its plan is not one of their parts.

@@ -9,12 +9,12 @@ from functools import partial
 from solvers.planning.beside import has_language_models
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import finish_plan
-from solvers.planning.mixed import replayed
-from solvers.planning.parts import divided
+from solvers.planning.mixed import replay_mixed
+from solvers.planning.parts import divide_services
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import AskOthers
 from solvers.planning.problem import Problem
-from solvers.planning.proofs import BOUND_STEPS, proofs, proved_draft
+from solvers.planning.proofs import BOUND_STEPS, draft_proved, proofs
 from solvers.planning.replan.search import search
 from solvers.planning.rivals import finish_rival, least_rival, rivals_of
 from solvers.planning.search.drafts import AskRivals, SearchDraft
@@ -30,8 +30,8 @@ def replay_plan(problem: Problem, seed: int, work: int, *, is_exact: bool, other
     """
     if has_language_models(problem):
         again = partial(replay_plan, seed=seed, work=work, is_exact=is_exact, others=others)
-        return replayed(problem, seed, again, work, OrdinarySearch())
-    division = divided(problem)
+        return replay_mixed(problem, seed, again, work, OrdinarySearch())
+    division = divide_services(problem)
     t = tables(division.problem if division else problem)
     rivals = rivals_of(problem, division, others)
     draft = next((draft for draft in _made(t, seed, work, is_exact, rivals) if draft.work >= work), None)
@@ -55,5 +55,5 @@ def _made(t: Tables, seed: int, work: int, is_exact: bool, rivals: AskRivals | N
         yield from (draft for draft in made if draft.method or draft.rivals or draft.work > work)
         return
     for proof in proofs(t, work * BOUND_STEPS):
-        if isinstance(proof, ExactProof) and (draft := proved_draft(t, proof)):
+        if isinstance(proof, ExactProof) and (draft := draft_proved(t, proof)):
             yield draft

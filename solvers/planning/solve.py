@@ -19,12 +19,12 @@ from solvers.planning.exact import ExactProof
 from solvers.planning.finish import about_bound, finish_plan
 from solvers.planning.kept_search import KeptSearch
 from solvers.planning.mixed import bound_mixed, find_mixed
-from solvers.planning.parts import divided
-from solvers.planning.parts.bound import needed
+from solvers.planning.parts import divide_services
+from solvers.planning.parts.bound import relax_to_needed
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import AskOthers, RivalPlan
 from solvers.planning.problem import Problem
-from solvers.planning.proofs import BOUND_STEPS, EXACT, proofs, proved_draft
+from solvers.planning.proofs import BOUND_STEPS, EXACT, draft_proved, proofs
 from solvers.planning.replan.search import laid_over, search
 from solvers.planning.rivals import cheaper_rival, finish_rival, rivals_of
 from solvers.planning.search.drafts import SearchDraft
@@ -138,9 +138,9 @@ def find(
         return find_mixed(problem, budget, on_better, OrdinarySearch(others), alone=alone)
     began = time.monotonic()
     deadline = None if budget.seconds is None else began + budget.seconds
-    division = divided(problem)
+    division = divide_services(problem)
     t = tables(division.problem if division else problem)
-    bounded = t if division is None else tables(needed(problem))
+    bounded = t if division is None else tables(relax_to_needed(problem))
     bounding = Worker("bound", _bounds(bounded, budget.work, kept))
     pays = (
         bool(len(bounded.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
@@ -190,8 +190,8 @@ def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) ->
     if has_language_models(problem):
         return FoundBound(bound_mixed(problem, budget, OrdinarySearch(), alone=alone))
     deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
-    division = divided(problem)
-    t = tables(problem if division is None else needed(problem))
+    division = divide_services(problem)
+    t = tables(problem if division is None else relax_to_needed(problem))
     if not (len(t.services) and t.pools) or budget.work == 0:
         return FoundBound()
     worker, found = Worker("bound", _bounds(t, budget.work)), FoundBound()
@@ -278,7 +278,7 @@ def _bounds(t: Tables, work: int | None, kept: KeptSearch | None = None) -> Iter
     for found in proofs(t, None if work is None else work * BOUND_STEPS, kept):
         if isinstance(found, ExactProof):
             text = f"; bound {found.bound:.6g} from the exact search"
-            draft = proved_draft(t, found)
+            draft = draft_proved(t, found)
             yield FinishedPlan(
                 draft=draft and laid_over(t, draft), bound=found.bound, proof=text, is_proof=found.proved
             )

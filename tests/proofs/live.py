@@ -27,7 +27,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.control.answer.replay import from_json
+from app.control.answer.replay import read_record
 from app.control.formulate.formulate import formulate
 from simulation.limits import WORK
 from simulation.measure.fresh import FreshCost, cheapest, search_fresh
@@ -180,7 +180,7 @@ def figures(fleet: LiveFleet, looks: Sequence[Look], fresh: Sequence[FreshCost])
 
 def fresh_cost(record: bytes) -> FreshCost:
     """Searches a fresh plan for the rates of a recorded plan."""
-    found = from_json(record)
+    found = read_record(record)
     problem = formulate(found.snapshot).problem
     return cheapest(problem, search_fresh(problem, WORK, 0), [found.plan] if found.plan else [])
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from app.control.answer.replay import Record, from_json, replay, to_json
+from app.control.answer.replay import Record, read_record, replay, write_record
 from app.control.decide.decide import draft_changes, split_by_mode
 from app.control.decide.deciding import Asking, CycleBudget, decide, pose_moment
 from app.control.domain.decision import Decision, SolveOutcome
@@ -27,7 +27,7 @@ from app.control.domain.events import Reason
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import step_base
-from app.control.fast.drafting import draft_step, with_calls
+from app.control.fast.drafting import draft_step, note_calls
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
 from app.control.solve.recorded import RecordingSolver
@@ -145,7 +145,7 @@ def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Dec
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
     recording = RecordingSolver(solver)
     step = draft_step(base, [call], recording, base.snapshot.at, None)
-    return (with_calls(base.snapshot, [call]), replace(step.decision, drafts=tuple(recording.drafts))) if step else None
+    return (note_calls(base.snapshot, [call]), replace(step.decision, drafts=tuple(recording.drafts))) if step else None
 
 
 def _recorded(snapshot: Snapshot, decision: Decision, generation: int) -> Record:
@@ -160,7 +160,7 @@ def replayed(folder: Path) -> Iterator[str]:
     """What differs, by file."""
     solver = Inline()
     for file in sorted(folder.glob("*.json")):
-        told = replay(from_json(file.read_bytes()), solver)
+        told = replay(read_record(file.read_bytes()), solver)
         if not told.is_identical:
             yield f"{file.stem}: {told.difference}"
 
@@ -183,7 +183,7 @@ def prove(cycles: int) -> Seen:
         solver = Solver()
         try:
             for record in decisions(cycles, solver):
-                body = to_json(record)
+                body = write_record(record)
                 size += len(body)
                 (folder / f"{record.generation:06}.json").write_bytes(body)
                 cut = " cut by seconds" if any(draft.counted.get("cut") for draft in record.drafts) else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.control.answer.replay import from_json, record_of, replay, to_json
+from app.control.answer.replay import read_record, record_of, replay, write_record
 from app.control.decide.decide import once_reclaimed
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import SILENT_SECONDS, NodeStatus
@@ -134,7 +134,7 @@ def test_the_answer_comes_at_once_and_can_be_replayed(database_url: str) -> None
         generation = view.plan.generation
         record = simulation.database.read(lambda c: record_of(c, generation))
         assert record is not None
-        assert replay(from_json(to_json(record)), Inline()).is_identical
+        assert replay(read_record(write_record(record)), Inline()).is_identical
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_a_job_leaves_with_what_it_has_done_in_the_same_step_as_services(databas
         generation = view.plan.generation
         record = simulation.database.read(lambda connection: record_of(connection, generation))
         assert record is not None
-        assert replay(from_json(to_json(record)), Inline()).is_identical
+        assert replay(read_record(write_record(record)), Inline()).is_identical
         for _ in simulation.seconds(NOTICE_SECONDS - 7):
             cloud.tick()
         (other,) = job_nodes(simulation)

@@ -28,7 +28,7 @@ from app.console.services import make_rows
 from app.console.visitor import Viewer
 from app.context import Context
 from app.control.answer.explain.wire import ServiceExplanationWire
-from app.control.tell.token_shares import TokenShares, token_shares
+from app.control.tell.token_shares import TokenShares, count_token_shares
 from app.problem import HttpProblem
 from app.store.database import clock
 from app.store.fleet import loads
@@ -135,7 +135,7 @@ def _history(connection: Connection, service: OverviewServiceWire, tenant: str, 
     shares = TokenShares()
     if service["tpotMs"]:
         window = loads.WINDOWS[overview.SLO_WINDOW]
-        shares = token_shares(loads.read_token_answers(connection, tenant, name, window), service["sloMs"])
+        shares = count_token_shares(loads.read_token_answers(connection, tenant, name, window), service["sloMs"])
     plans: list[HistoryPlan] = [
         {**(plan := plan_wire.head(row, own)), "why": why_planned(plan), "moment": row["at"]}
         for row in plan_reads.page_of_service(connection, tenant, name, MOST_PLANS)

@@ -20,12 +20,12 @@ from app.control.jobs import (
     JobState,
     advance_jobs,
     apply_answer,
-    assigned_places,
     count_arrivals,
-    declared_work,
+    list_assigned_places,
+    list_swapped_instances,
     queue_jobs,
+    read_declared_work,
     rows,
-    swapped_instances,
 )
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
@@ -80,9 +80,9 @@ def advance_recorded_jobs(
     database: Database, epoch: int, view: FleetView, readings: Iterable[JobReading]
 ) -> Sequence[NewEvent]:
     """Records one moment in the life of every job; returns what happened. Where nothing has changed it only looks."""
-    known = declared_work(view.declared)
-    places = assigned_places(view.assigned, {node: NodeStatus(node, "lost") for node in view.status.lost})
-    known_readings, swapped = list(readings), swapped_instances(view.assigned, view.status)
+    known = read_declared_work(view.declared)
+    places = list_assigned_places(view.assigned, {node: NodeStatus(node, "lost") for node in view.status.lost})
+    known_readings, swapped = list(readings), list_swapped_instances(view.assigned, view.status)
 
     def advance(before: Mapping[str, JobState]) -> JobsStep:
         return advance_jobs(before, known, places, known_readings, view.at, swapped)

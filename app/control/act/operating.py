@@ -16,7 +16,7 @@ from app.control.rollout.life import roll_back
 from app.control.rollout.proposals import no_longer
 from app.control.rollout.rules_of import rules_of
 from app.store.plans import plan_reads
-from solvers.planning.kept_bound import without_bound
+from solvers.planning.kept_bound import drop_bound
 from solvers.planning.plan import Plan
 
 MOST_BROKEN = 3  # rules that a refusal names
@@ -35,12 +35,12 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot) -> int:
     to, who = request
     earlier = store.database.read(lambda connection: read_plan(connection, to))
     if earlier is None:
-        return _refused(store, snapshot, f"plan {to} is no longer stored")
+        return _note_refusal(store, snapshot, f"plan {to} is no longer stored")
     owners = {manifest.full_name for manifest in snapshot.declared if manifest.kind in ("Service", "Job")}
     order = roll_back(earlier.desired, store.view().assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
         lane=PlanningLane.ROLLBACK,
-        plan=_without_bound(earlier.plan, to),
+        plan=_drop_bound(earlier.plan, to),
         desired=snapshot.in_force,
         answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan),
         reason=Reason.ROLLBACK,
@@ -51,7 +51,7 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot) -> int:
     if found is None:
         broken = [str(violation) for violation in judge_today(snapshot, order.target).violations]
         more = f"; and {len(broken) - MOST_BROKEN} more" if len(broken) > MOST_BROKEN else ""
-        return _refused(store, snapshot, f"plan {to} breaks rules today: {'; '.join(broken[:MOST_BROKEN])}{more}")
+        return _note_refusal(store, snapshot, f"plan {to} breaks rules today: {'; '.join(broken[:MOST_BROKEN])}{more}")
     waits = "plans wait for approval until a person resumes the fleet"
     event = event_of(Reason.ROLLED_BACK, f"{found.message}; {waits}", kind="Plan", name=f"p{snapshot.target}")
     (generation,) = store.record(snapshot, [found], [event])
@@ -84,15 +84,15 @@ def _rollback_request(connection: Connection, generation: int) -> tuple[int, str
     return (int(wanted.get("to") or row["base"] or 0), str(wanted["by"])) if row and wanted else None
 
 
-def _without_bound(plan: Plan, generation: int) -> Plan:
+def _drop_bound(plan: Plan, generation: int) -> Plan:
     """Returns the plan without the bound, which was proved for the fleet and the rates of then."""
     if plan.certificate is None:
         return plan
     reason = f"it goes back to plan {generation}, which was made for the fleet and the rates of then"
-    return replace(plan, certificate=without_bound(plan.certificate, reason))
+    return replace(plan, certificate=drop_bound(plan.certificate, reason))
 
 
-def _refused(store: PlannerStore, snapshot: Snapshot, why: str) -> int:
+def _note_refusal(store: PlannerStore, snapshot: Snapshot, why: str) -> int:
     events: list[NewEvent] = [event_of(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
     store.refuse_request(snapshot.target, "rollback", events)
     return 0

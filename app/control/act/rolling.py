@@ -18,7 +18,7 @@ from app.control.domain.readings import CopyTrial
 from app.control.domain.specs import down_seconds
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
-from app.control.rollout import Advance, RolloutState, advance, after_outage, begin
+from app.control.rollout import Advance, RolloutState, advance, begin, restart_clocks
 from app.control.rollout.counts import CopyMarks, count_copies, find_unrouted
 from app.control.rollout.rules_of import rules_of
 
@@ -59,14 +59,14 @@ def take_rollout_step(
         return RolloutStepResult(done=plan.state != PlanState.ROLLING)
     target = view.target
     rules = rules_of(view.declared)
-    unproven = _unproven(view.assigned, target, rules.gpu_types) - proven
-    rules = replace(rules, unproven=unproven, hurried=_hurried(view), by_hand=_find_by_hand(view))
+    unproven = _find_unproven(view.assigned, target, rules.gpu_types) - proven
+    rules = replace(rules, unproven=unproven, hurried=_find_hurried(view), by_hand=_find_by_hand(view))
     if "pending" in plan.rollout:
         before = msgspec.convert(plan.rollout, RolloutState)
     else:
         before = begin(msgspec.convert(plan.inherited, RolloutState), view.assigned, target, rules)
-    before = after_outage(before, view.at.timestamp() if after_a_gap else view.status.heard_since)
-    trials = answering(_on_trial(before, view.assigned)) if before.canaries else {}
+    before = restart_clocks(before, view.at.timestamp() if after_a_gap else view.status.heard_since)
+    trials = answering(_list_trials(before, view.assigned)) if before.canaries else {}
     step = advance(target, view.assigned, view.status, before, rules, view.at, trials)
     state = _next_state(PlanState(plan.state), step)
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
@@ -112,7 +112,7 @@ class CopyLook:
         return copies
 
 
-def _hurried(view: FleetView) -> frozenset[str]:
+def _find_hurried(view: FleetView) -> frozenset[str]:
     """Returns the services and jobs with something on a node that is to be reclaimed."""
     leaving = (view.assigned[node] for node in view.status.reclaimed_at if node in view.assigned)
     return frozenset(instance.owner for wanted in leaving for instance in wanted.instances)
@@ -129,10 +129,10 @@ def _find_by_hand(view: FleetView) -> dict[str, str]:
 def _is_note(step: Advance, before: RolloutState) -> bool:
     """Returns whether nothing is assigned and nothing has happened: steps are only waited for."""
     is_news = step.changed or step.freed or step.stopped_reason or step.retried or step.passed or step.overdue
-    return not (is_news or step.notices) and _without_notes(step.state) == _without_notes(before)
+    return not (is_news or step.notices) and _drop_notes(step.state) == _drop_notes(before)
 
 
-def _without_notes(state: RolloutState) -> RolloutState:
+def _drop_notes(state: RolloutState) -> RolloutState:
     """Returns the state without what changes while steps are only waited for."""
     pending = {
         id_: replace(step, since=0.0, progress=0, progress_at=0.0, reported_at=0.0, silences=0)
@@ -149,7 +149,7 @@ def _count(step: Advance, before: RolloutState, ended: PlanState | None) -> None
         metrics.ROLLOUTS.labels(ended).inc()
 
 
-def _on_trial(state: RolloutState, assigned: Desired) -> dict[str, AssignedInstance]:
+def _list_trials(state: RolloutState, assigned: Desired) -> dict[str, AssignedInstance]:
     """Returns the canaries that serve."""
     watched = {canary.instance for canary in state.canaries.values() if canary.ready_since}
     if not watched:
@@ -167,7 +167,7 @@ def _rollout_row(step: Advance, after: PlanState) -> dict[str, object]:
     return found
 
 
-def _unproven(assigned: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:
+def _find_unproven(assigned: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:
     """Returns the shapes that run nowhere, of services that run in another one: those have something to lose."""
     running: dict[str, set[str]] = {}
     for node, service in _services(assigned):

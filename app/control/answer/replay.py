@@ -91,7 +91,7 @@ def _decide_again(record: Record, solver: RecordedSolver) -> Decision | None:
 
 
 def _difference(record: Record, plan: Plan, decision: Decision) -> str:
-    found = difference(_unbounded(plan), _unbounded(decision.plan), "plan")
+    found = difference(_drop_bound(plan), _drop_bound(decision.plan), "plan")
     if not found and record.desired is not None:
         found = difference(record.desired, dict(decision.desired), "desired")
     return found
@@ -108,12 +108,12 @@ def record_of(connection: Connection, generation: int) -> Record | None:
     )  # fmt: skip
 
 
-def to_json(record: Record) -> bytes:
+def write_record(record: Record) -> bytes:
     """Encodes a record for another machine."""
     return msgspec.json.encode(record, order="deterministic")
 
 
-def from_json(body: bytes) -> Record:
+def read_record(body: bytes) -> Record:
     """Decodes a record; ReplayRefused if it is malformed."""
     try:
         return msgspec.json.decode(body, type=Record)
@@ -158,7 +158,7 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(getattr(value, "__struct_fields__", ()))
 
 
-def _unbounded(plan: Plan) -> Plan:
+def _drop_bound(plan: Plan) -> Plan:
     """Returns the plan without bound, method and seconds, which a replay does not reproduce."""
     known = plan.certificate
     return replace(plan, certificate=Certificate(known.cost, None, "", known.work, 0.0) if known else None)

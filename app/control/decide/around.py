@@ -14,7 +14,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.failed_places import avoid_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from solvers.planning.kept_bound import KeptBound, without_bound
+from solvers.planning.kept_bound import KeptBound, drop_bound
 from solvers.planning.plan import Plan
 
 LEAST_LACK_SHARE = 1e-6  # of an unserved rate: less is rounding
@@ -78,7 +78,7 @@ def _jobs(decision: Decision) -> set[str]:
     return {placed.job for placed in decision.plan.jobs}
 
 
-def in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapshot) -> Decision | None:
+def judge_in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapshot) -> Decision | None:
     """Returns a decision made around closed GPUs, or from assignments, judged in the fleet as it is.
 
     None if the judge refuses it.
@@ -89,7 +89,7 @@ def in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapshot) -> 
     plan = found.plan
     if around.nodes != snapshot.nodes and plan.certificate:
         why = "GPUs where steps failed were closed to the search"
-        plan = replace(plan, certificate=without_bound(plan.certificate, why))
+        plan = replace(plan, certificate=drop_bound(plan.certificate, why))
     return replace(found, plan=plan, answer=replace(found.answer, plan=plan))
 
 
@@ -100,7 +100,7 @@ def lacks_of(snapshot: Snapshot, question: Question, decision: Decision) -> dict
     else:
         then = once_reclaimed(snapshot, decision.desired)
         plan = then.plan_in_force if then else decision.plan
-    return _by_service(plan)
+    return _sum_by_service(plan)
 
 
 def lacks_in_whole_fleet(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:
@@ -109,12 +109,12 @@ def lacks_in_whole_fleet(snapshot: Snapshot, question: Question, decision: Decis
     It takes no judgement: a decision that serves too little need not be judged.
     """
     if decision.desired == snapshot.in_force:
-        return _by_service(question.plan_in_force)
+        return _sum_by_service(question.plan_in_force)
     then = once_reclaimed(snapshot, decision.desired) or question_of(snapshot, decision.desired)
-    return _by_service(then.plan_in_force)
+    return _sum_by_service(then.plan_in_force)
 
 
-def _by_service(plan: Plan) -> dict[str, float]:
+def _sum_by_service(plan: Plan) -> dict[str, float]:
     return {lack.service: lack.rate_per_second for lack in plan.unserved}
 
 
@@ -139,8 +139,8 @@ def _answer_in(snapshot: Snapshot, around: Snapshot, asked: Question, answering:
     found = answering(around, asked)
     if found.decision is None or found.wanted is None:
         return found
-    decision = in_whole_fleet(snapshot, found.decision, around)
-    wanted = in_whole_fleet(snapshot, found.wanted, around) or decision
+    decision = judge_in_whole_fleet(snapshot, found.decision, around)
+    wanted = judge_in_whole_fleet(snapshot, found.wanted, around) or decision
     return replace(found, decision=decision, wanted=wanted)
 
 

@@ -29,7 +29,7 @@ READ = ("Model", "Job", "Policy")  # kinds that say more of an instance than the
 Specs = Mapping[tuple[str, str, str], Spec]
 
 
-def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, NodeDesired]:
+def assign_plan(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, NodeDesired]:
     """Returns what each node is to run by a plan.
 
     An instance that stays on its GPU keeps its id; the node itself hands over.
@@ -221,7 +221,7 @@ def _gpus(
     for index in sorted({gpu for line in lines for gpu in line.all_gpus}):
         if node not in problem.nodes or ((node, index) not in clocks and index in before):
             known = before.get(index, AssignedGpu(index))
-            found.append(_capped(known, caps_w))
+            found.append(_cap(known, caps_w))
             continue
         kind = problem.type_at((node, index))
         clock = clocks.get((node, index), kind.top_clock_mhz)
@@ -230,10 +230,10 @@ def _gpus(
     taken, leaving = {gpu.index for gpu in found}, snapshot.in_force[node].instances if caps_w and before else ()
     left = [before[gpu] for gpu in {gpu for line in leaving for gpu in line.all_gpus} & before.keys() - taken]
     # What leaves a GPU draws no more than a new cap either.
-    found += [_capped(gpu, caps_w) for gpu in left if _capped(gpu, caps_w) != gpu]
+    found += [_cap(gpu, caps_w) for gpu in left if _cap(gpu, caps_w) != gpu]
     return tuple(sorted(found, key=lambda gpu: gpu.index))
 
 
-def _capped(gpu: AssignedGpu, caps_w: Sequence[float]) -> AssignedGpu:
+def _cap(gpu: AssignedGpu, caps_w: Sequence[float]) -> AssignedGpu:
     cap_w = caps_w[gpu.index] if gpu.index < len(caps_w) else gpu.cap_w
     return AssignedGpu(gpu.index, gpu.clock_mhz, cap_w)

@@ -86,7 +86,7 @@ class BatchContext:
         return self.question.plan_in_force if self.is_unchanged else self.decision.plan
 
 
-def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
+def decide_with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
     """Returns the decision with these batches; None if they save nothing, or if no order of steps leads there."""
     found = write_batches(context, groups, solver)
     return judge_batches(context, found) if found and leads_to(context, found) else None
@@ -97,10 +97,10 @@ def leads_to(context: BatchContext, found: Decision) -> bool:
 
     The steps are rehearsed from what nodes are assigned.
     """
-    return not blocked_changes(context, found)
+    return not find_blocked_changes(context, found)
 
 
-def blocked_changes(context: BatchContext, found: Decision) -> tuple[WaitingChange, ...]:
+def find_blocked_changes(context: BatchContext, found: Decision) -> tuple[WaitingChange, ...]:
     """Returns the changes that wait for each other if no order of steps leads to the decision; none if one does."""
     return find_blocked(context.snapshot.assignments, found.desired, rules_of(context.snapshot.declared))
 
@@ -111,7 +111,7 @@ def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -
     answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.most_seconds)
     if answer.plan is None:
         return None
-    answer = replace(decision.answer, plan=with_bound_of(answer.plan, decision.answer.plan))
+    answer = replace(decision.answer, plan=take_bound(answer.plan, decision.answer.plan))
     found = write_changes(snapshot, context.question, answer, decision.lane, decision.reason)
     if is_avoided(snapshot, found.desired, decision.desired):
         return None
@@ -128,7 +128,7 @@ def judge_batches(context: BatchContext, found: Decision) -> Decision | None:
     return None if found.answer.outcome is SolveOutcome.WRONG else replace(found, held_back=context.decision.held_back)
 
 
-def with_bound_of(plan: Plan, searched: Plan | None) -> Plan:
+def take_bound(plan: Plan, searched: Plan | None) -> Plan:
     """Returns the plan with the bound of the search, which is true of every plan for the same problem."""
     known, own = searched.certificate if searched else None, plan.certificate
     if known is None or own is None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from app.control.decide.batch_drafts import (
     BatchContext,
-    blocked_changes,
+    find_blocked_changes,
     judge_batches,
     leads_to,
     write_batches,
@@ -60,7 +60,7 @@ def add_due_batches(
         most_price = regrets.most_price(batch, now)
         if possible := _possible(context, batch, most_price, solver):
             others = [(other, regrets.most_price(other, now)) for other in due[place + 1 :]]  # those before are refused
-            found, made = _joined(context, (batch, most_price), *possible, others, solver)
+            found, made = _join(context, (batch, most_price), *possible, others, solver)
             for each in made:
                 regrets = regrets.made(each)
             regrets = regrets.came_closer(found.verdict.cost.resource) if found.verdict else regrets
@@ -69,7 +69,7 @@ def add_due_batches(
     return decision, regrets
 
 
-def _joined(
+def _join(
     context: BatchContext, first: PricedBatch, found: Decision, groups: GroupRow, others: Iterable[PricedBatch],
     solver: BatchMaker,
 ) -> tuple[Decision, list[Batch]]:  # fmt: skip
@@ -113,12 +113,12 @@ def _possible(
         found = write_batches(context, groups, solver) if groups else None
         if found is None:
             return None
-        waiting = blocked_changes(context, found)
+        waiting = find_blocked_changes(context, found)
         if not waiting:
             found = judge_batches(context, found)
             is_due = found and (groups == batch.groups or _is_due(context, batch.gain_per_hour, found, most_price))
             return (found, groups) if found and is_due else None
-        blocked = blocked_places(context.snapshot, found, waiting)
+        blocked = find_blocked_places(context.snapshot, found, waiting)
         if not blocked:
             return None
         if len(blocked) <= shifts:
@@ -138,7 +138,7 @@ def _is_due(context: BatchContext, gain_per_hour: float, found: Decision, most_p
     return price <= most_price * min(1.0, saved / gain_per_hour)
 
 
-def blocked_places(snapshot: Snapshot, found: Decision, waiting: Iterable[WaitingChange]) -> list[Place]:
+def find_blocked_places(snapshot: Snapshot, found: Decision, waiting: Iterable[WaitingChange]) -> list[Place]:
     """Returns the GPUs on which copies wait for room, first those with most of them."""
     todo = {change.id: change for change in changes(snapshot.assignments, found.desired)}
     blocked = Counter(todo[entry.instance].place for entry in waiting if todo[entry.instance].takes_room)

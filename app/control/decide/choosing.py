@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from app.control.decide.decide import hold_back
 from app.control.decide.effort import effort
-from app.control.decide.least_change import MOST_HANDOVERS, handed_over, is_too_large
+from app.control.decide.least_change import MOST_HANDOVERS, count_handed_over, is_too_large
 from app.control.domain.decision import Decision
 from app.control.domain.regret import Goal
 from app.control.domain.snapshot import Snapshot
@@ -32,7 +32,7 @@ def choose(
     a lack by many hand-overs. The least change is returned without batches, which the cycle adds to any decision.
     """
     first, second = large, None
-    is_hasty = question.falls_short and handed_over(large.plan.changes) > FEW_AT_ONCE
+    is_hasty = question.falls_short and count_handed_over(large.plan.changes) > FEW_AT_ONCE
     if (is_hasty or is_too_large(snapshot, large.plan.changes)) and (small := follow(True)):
         is_small_first = is_preferred(small, large) or (is_hasty and _is_enough(question, small, large, cheapen))
         first, second = (small, large) if is_small_first else (large, small)
@@ -106,4 +106,4 @@ def _is_better_than_now(decision: Decision, question: Question) -> bool:
 
 def _is_searched(decision: Decision) -> bool:
     """Returns whether an order of steps is searched; with too many hand-overs it is not."""
-    return handed_over(decision.plan.changes) <= MOST_HANDOVERS
+    return count_handed_over(decision.plan.changes) <= MOST_HANDOVERS

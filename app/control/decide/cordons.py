@@ -13,8 +13,8 @@ from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout.changes import changes, with_instance
-from app.control.rollout.keeping import without, without_instances
+from app.control.rollout.changes import changes, put_instance
+from app.control.rollout.keeping import keep_instances, keep_owners
 from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutRules
 from app.store.fleet.cordons import ALL_GPUS, Cordon
@@ -70,7 +70,7 @@ def leaving(decision: Decision, in_force: Desired, places: Collection[Place]) ->
     )
 
 
-def reclaimed_gpus(nodes: Mapping[str, NodeStatus]) -> frozenset[Place]:
+def find_reclaimed_gpus(nodes: Mapping[str, NodeStatus]) -> frozenset[Place]:
     """Returns those of the GPUs being drained whose node is to be reclaimed."""
     return frozenset(place for place in draining_gpus(nodes) if nodes[place[0]].reclaimed_at is not None)
 
@@ -92,7 +92,7 @@ def keep_undrainable(
     rest = [stay for stay in stays if stay.owner not in whole]
     held = {stay.owner: HeldBackChange(stay.owner, stay.reason, stay.message) for stay in stays if stay.owner in whole}
     lost = {stay.owner: HeldBackChange(stay.owner, Reason.RECLAIM_SHORT, stay.message) for stay in rest}
-    target: Desired = without(decision.desired, in_force, held)
+    target: Desired = keep_owners(decision.desired, in_force, held)
     if rest:
         target = _serving_to_the_end(target, in_force, rest, decision.plan.unserved)
     found = order(in_force, target, rules)
@@ -113,12 +113,12 @@ def _serving_to_the_end(
         carried[stay.owner] = carried.get(stay.owner, 0.0) + there[stay.instance][1].rate_per_second
     lacks = [lack for lack in unserved if lack.service in carried]
     shares = {lack.service: lack.rate_per_second / carried[lack.service] for lack in lacks}
-    found = without_instances(target, in_force, {stay.instance for stay in stays})
+    found = keep_instances(target, in_force, {stay.instance for stay in stays})
     for stay in stays:
         node, instance = there[stay.instance]
         rate = instance.rate_per_second * min(1.0, shares[stay.owner])
         kept = msgspec.structs.replace(instance, rate_per_second=rate)
-        found[node] = with_instance(found[node], kept.id, kept)
+        found[node] = put_instance(found[node], kept.id, kept)
     return found
 
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.decide.churn import not_worth_it
-from app.control.decide.cordons import draining_gpus, keep_undrainable, reclaimed_gpus
-from app.control.decide.drafting import changed_owners, judged, unjudged
+from app.control.decide.cordons import draining_gpus, find_reclaimed_gpus, keep_undrainable
+from app.control.decide.drafting import find_changed_owners, judge_decision, write_decision
 from app.control.decide.resting import resting_changes
 from app.control.decide.steady_jobs import keep_jobs_steady
 from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, PlanValue, SolverAnswer
@@ -23,16 +23,16 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
-from app.control.formulate.running import running_instances, without_drains
+from app.control.formulate.running import running_instances, treat_drains_as_cordons
 from app.control.formulate.value import value_plan
 from app.control.jobs import queue_jobs
 from app.control.rollout import order
-from app.control.rollout.keeping import without
+from app.control.rollout.keeping import keep_owners
 from app.control.rollout.modes import divide_by_mode
 from app.control.rollout.rules_of import rules_of
 from solvers.planners.names import JOINT
 from solvers.planning.judge import JudgedPlan, Verdict
-from solvers.planning.kept_bound import without_bound
+from solvers.planning.kept_bound import drop_bound
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
@@ -59,12 +59,12 @@ def write_changes(
         queue = queue_jobs(snapshot)
         plan = queue.add_resting(keep_jobs_steady(question.problem, answer.plan, queue.units_left))
         answer = replace(answer, plan=plan)
-    return unjudged(snapshot, question, answer, lane, reason)
+    return write_decision(snapshot, question, answer, lane, reason)
 
 
 def judge_changes(question: Question, decision: Decision) -> Decision:
     """Returns a decision that was written with the judge's verdict and its value."""
-    decision = judged(question, decision)
+    decision = judge_decision(question, decision)
     return replace(decision, value=value_plan(question.problem, decision.plan, decision.verdict))
 
 
@@ -77,16 +77,16 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     decision = replace(decision, held_back=(*decision.held_back, *few))
     is_weighed = question.problem.policy.planner == JOINT  # what another planner wants is not second-guessed by cost
     if is_weighed and (idle := not_worth_it(snapshot, question, decision)):
-        jobs_alone = _with_jobs_alone(snapshot, question, decision, idle)
+        jobs_alone = _change_jobs_alone(snapshot, question, decision, idle)
         if jobs_alone is None:
             return keep_in_force(snapshot, question, decision, idle)
         decision = jobs_alone
     desired, rules = decision.desired, rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
-        reclaimed = reclaimed_gpus(snapshot.nodes)
+        reclaimed = find_reclaimed_gpus(snapshot.nodes)
         decision = keep_undrainable(decision, snapshot.assignments, places, rules, reclaimed)
     resting = resting_changes(snapshot, decision.desired)
-    found = order(snapshot.assignments, without(decision.desired, snapshot.assignments, resting), rules)
+    found = order(snapshot.assignments, keep_owners(decision.desired, snapshot.assignments, resting), rules)
     stuck = (*resting.values(), *found.stuck)
     if not stuck and found.target == desired:
         return decision
@@ -97,7 +97,7 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     return keep_in_force(snapshot, question, rest, idle) if idle else rest
 
 
-def _with_jobs_alone(
+def _change_jobs_alone(
     snapshot: Snapshot, question: Question, decision: Decision, idle: HeldBackChange
 ) -> Decision | None:  # fmt: skip
     """Returns the decision's jobs beside services as they are; None if no job gains by that.
@@ -107,7 +107,7 @@ def _with_jobs_alone(
     before = question.plan_in_force
     if {placed.job for placed in decision.plan.jobs} == {placed.job for placed in before.jobs}:
         return None
-    desired = desired_of(snapshot, question, replace(before, jobs=decision.plan.jobs))
+    desired = assign_plan(snapshot, question, replace(before, jobs=decision.plan.jobs))
     found = rejudge(snapshot, decision, desired, (idle,))
     if found is None or found.verdict is None or found.verdict.cost.job >= question.verdict.cost.job:
         return None
@@ -163,8 +163,8 @@ def rejudge(
     snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBackChange]
 ) -> Decision | None:
     """Returns the decision with this target instead, judged and weighed again; None if the judge refuses it."""
-    nodes = without_drains(snapshot.nodes)
-    plan, problem, judged_plan = _judged_now(snapshot, desired)
+    nodes = treat_drains_as_cordons(snapshot.nodes)
+    plan, problem, judged_plan = _judge_now(snapshot, desired)
     verdict = judged_plan.verdict()
     if not verdict.is_right:
         return None
@@ -173,7 +173,7 @@ def rejudge(
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)
         if nodes != snapshot.nodes:  # the search knew nothing of the GPUs that are being drained
-            certificate = without_bound(certificate, "GPUs that are being drained may still serve")
+            certificate = drop_bound(certificate, "GPUs that are being drained may still serve")
     instances = tuple(predicted.get(id(line), line) for line in plan.instances)
     jobs = predict_paces(plan, judged_plan.job_residents)
     changed = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved, changes=verdict.changes)
@@ -182,7 +182,7 @@ def rejudge(
         plan=replace(changed, certificate=certificate),
         desired=desired,
         held_back=(*decision.held_back, *held),
-        services=changed_owners(snapshot.in_force, desired),
+        services=find_changed_owners(snapshot.in_force, desired),
         verdict=verdict,
         value=_value_once_reclaimed(snapshot, desired) or value_plan(problem, plan, verdict),
     )
@@ -190,17 +190,17 @@ def rejudge(
 
 def judge_today(snapshot: Snapshot, desired: Desired) -> Verdict:
     """Returns the judge's verdict on a target, as the fleet and the rates are now."""
-    return _judged_now(snapshot, desired)[2].verdict()
+    return _judge_now(snapshot, desired)[2].verdict()
 
 
 def question_of(snapshot: Snapshot, desired: Desired) -> Question:
     """Returns the question of this moment if this target were in force."""
-    return formulate(replace(snapshot, in_force=desired, assigned=None, nodes=without_drains(snapshot.nodes)))
+    return formulate(replace(snapshot, in_force=desired, assigned=None, nodes=treat_drains_as_cordons(snapshot.nodes)))
 
 
-def _judged_now(snapshot: Snapshot, desired: Desired) -> tuple[Plan, Problem, JudgedPlan]:
+def _judge_now(snapshot: Snapshot, desired: Desired) -> tuple[Plan, Problem, JudgedPlan]:
     question = question_of(snapshot, desired)
-    plan, problem = question.plan_in_force, _from_here(snapshot, question.problem)
+    plan, problem = question.plan_in_force, _count_from_here(snapshot, question.problem)
     return plan, problem, JudgedPlan(problem, plan, keep)
 
 
@@ -209,9 +209,9 @@ def once_reclaimed(snapshot: Snapshot, desired: Desired) -> Question | None:
 
     Otherwise a plan that leaves everything there would look as good as one that moves it in time.
     """
-    if not reclaimed_gpus(snapshot.nodes):
+    if not find_reclaimed_gpus(snapshot.nodes):
         return None
-    nodes = without_drains(snapshot.nodes, but_reclaimed=True)
+    nodes = treat_drains_as_cordons(snapshot.nodes, but_reclaimed=True)
     return formulate(replace(snapshot, in_force=desired, assigned=None, nodes=nodes))
 
 
@@ -219,11 +219,11 @@ def _value_once_reclaimed(snapshot: Snapshot, desired: Desired) -> PlanValue | N
     question = once_reclaimed(snapshot, desired)
     if question is None:
         return None
-    problem, plan = _from_here(snapshot, question.problem), question.plan_in_force
+    problem, plan = _count_from_here(snapshot, question.problem), question.plan_in_force
     return value_plan(problem, plan, JudgedPlan(problem, plan, keep).verdict())
 
 
-def _from_here(snapshot: Snapshot, problem: Problem) -> Problem:
+def _count_from_here(snapshot: Snapshot, problem: Problem) -> Problem:
     """Returns the problem whose changes are counted from the plan in force, not from the plan that is judged."""
     if problem.state is None:
         return problem

@@ -13,7 +13,7 @@ from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.fallback import draft_fallback
 from app.control.decide.goal import wait_for_goal
-from app.control.decide.least_change import explain_skipped, follow_rates, with_bound_of_search
+from app.control.decide.least_change import explain_skipped, follow_rates, take_bound_of_search
 from app.control.decide.midway import answer_midway
 from app.control.decide.shifting import shift
 from app.control.decide.sidestep import find_sidestep
@@ -25,7 +25,7 @@ from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
-from app.control.solve.orders import briefly, with_knowledge
+from app.control.solve.orders import briefly, set_knowledge
 from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound
 from solvers.planning.problem import Knowledge, Problem
@@ -152,7 +152,7 @@ def _answer(asking: Asking, snapshot: Snapshot, question: Question) -> FoundAnsw
 def _problem(asking: Asking, snapshot: Snapshot, question: Question) -> Problem:
     """Returns the problem; in a brief search with a short horizon, so that only needed changes pay."""
     is_joint = question.problem.policy.planner == JOINT
-    problem = question.problem if is_joint else with_knowledge(question.problem, asking.knowledge)
+    problem = question.problem if is_joint else set_knowledge(question.problem, asking.knowledge)
     return briefly(problem) if _is_brief(snapshot, question) else problem
 
 
@@ -178,7 +178,7 @@ def _follow(
     answer = asking.solver.follow(problem, plan, rates, seconds=asking.budget.seconds)
     if answer.plan is None:
         return None
-    plan = with_bound_of_search(answer.plan, large, kept, question.problem, snapshot.at)
+    plan = take_bound_of_search(answer.plan, large, kept, question.problem, snapshot.at)
     answer = replace(answer, plan=plan, is_least_change=True)
     decision = draft_changes(snapshot, question, answer, reason=asking.reason)
     return None if decision.answer.outcome is SolveOutcome.WRONG else decision

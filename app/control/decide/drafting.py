@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from agents.contract.assignments import AssignedInstance
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
@@ -20,13 +20,15 @@ WEIGHTS = ("rate_per_second", "batch", "args")  # of the batch and the arguments
 _values = attrgetter(*(name for name in AssignedInstance.__struct_fields__ if name not in WEIGHTS))
 
 
-def unjudged(snapshot: Snapshot, question: Question, answer: SolverAnswer, lane: PlanningLane, reason: str) -> Decision:
+def write_decision(
+    snapshot: Snapshot, question: Question, answer: SolverAnswer, lane: PlanningLane, reason: str
+) -> Decision:
     """Writes an answer as a decision that has yet to be judged: a caller may drop it for less than a judgement."""
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
     if any(placed.units_per_second <= 0 for placed in plan.jobs):  # they keep running, perhaps among others
         plan = replace(plan, jobs=predict_paces(plan, JudgedPlan(question.problem, plan).job_residents))
-    desired = desired_of(snapshot, question, plan)
+    desired = assign_plan(snapshot, question, plan)
     return Decision(
         lane=lane,
         plan=plan,
@@ -34,11 +36,11 @@ def unjudged(snapshot: Snapshot, question: Question, answer: SolverAnswer, lane:
         answer=answer,
         reason=reason,
         base=snapshot.target,
-        services=changed_owners(snapshot.in_force, desired),
+        services=find_changed_owners(snapshot.in_force, desired),
     )
 
 
-def judged(question: Question, decision: Decision) -> Decision:
+def judge_decision(question: Question, decision: Decision) -> Decision:
     """Returns the decision with the judge's verdict; its outcome is WRONG if that refuses the plan."""
     answer, verdict = decision.answer, question.verdict_on(decision.plan)
     if not verdict.is_right:
@@ -47,7 +49,7 @@ def judged(question: Question, decision: Decision) -> Decision:
     return replace(decision, plan=replace(decision.plan, changes=verdict.changes), answer=answer, verdict=verdict)
 
 
-def changed_owners(before: Desired, after: Desired) -> tuple[str, ...]:
+def find_changed_owners(before: Desired, after: Desired) -> tuple[str, ...]:
     """Returns the services and jobs whose assignment changes, apart from weights."""
     found: set[str] = set()
     for node in {*before, *after}:

@@ -15,7 +15,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from app.control.formulate.running import without_drains
+from app.control.formulate.running import treat_drains_as_cordons
 from app.control.formulate.value import value_plan
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.problem import Problem
@@ -43,21 +43,21 @@ def draft_fallback(
         return None
     # What could not leave a draining GPU serves on there: nothing stops here.
     around = close_failed_places(snapshot)
-    staying = replace(around, nodes=without_drains(around.nodes))
+    staying = replace(around, nodes=treat_drains_as_cordons(around.nodes))
     question = formulate(staying)
     if not question.falls_short:
         return None
     answer = solver.add(question.problem, seconds=SECONDS)
     if answer.plan is None:
         return None
-    decision = _judged(question, write_changes(staying, question, answer, PlanningLane.FULL, reason))
+    decision = _judge(question, write_changes(staying, question, answer, PlanningLane.FULL, reason))
     if decision is None or decision.desired == snapshot.in_force:
         return None
     message = f"the joint solver {FAILURES[failure]}; HetSev's greedy added what the running plan left unserved"
     return replace(decision, message=message, failure=failure)
 
 
-def _judged(question: Question, decision: Decision) -> Decision | None:
+def _judge(question: Question, decision: Decision) -> Decision | None:
     """Returns the decision with the judge's verdict; None if it breaks a rule that the plan in force keeps.
 
     As in a quick step, copies may be nearer to each other than promised to serve more.

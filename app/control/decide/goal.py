@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from msgspec.structs import replace as replace_struct
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import keep_in_force
-from app.control.decide.drafting import changed_owners
+from app.control.decide.drafting import find_changed_owners
 from app.control.decide.effort import effort
-from app.control.decide.least_change import handed_over
+from app.control.decide.least_change import count_handed_over
 from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
@@ -46,13 +46,13 @@ def wait_for_goal(
     if not _may_wait(snapshot, question, decision):
         is_goal = decision.desired != snapshot.in_force and not decision.answer.is_least_change
         return decision, regrets.goal_made() if is_goal else regrets
-    changes_little = decision.desired == snapshot.in_force or not handed_over(decision.plan.changes)
+    changes_little = decision.desired == snapshot.in_force or not count_handed_over(decision.plan.changes)
     aim = wanted if changes_little else decision
     if aim.verdict is None or aim.value is None:
         return decision, regrets
     saved = question.verdict.cost.total - aim.verdict.cost.total
     price = aim.value.churn + effort(question, aim.plan.changes)
-    rate = saved if handed_over(aim.plan.changes) else 0.0
+    rate = saved if count_handed_over(aim.plan.changes) else 0.0
     regrets = regrets.towards(snapshot.at, rate, price, question.verdict.cost.resource, is_possible=not changes_little)
     if changes_little or saved <= 0:
         return decision, regrets
@@ -79,11 +79,11 @@ def _may_wait(snapshot: Snapshot, question: Question, decision: Decision) -> boo
 def _serves_as_declared(snapshot: Snapshot, question: Question) -> bool:
     if not snapshot.in_force or question.falls_short or draining_gpus(snapshot.nodes):
         return False
-    as_declared = desired_of(snapshot, question, question.plan_in_force)
-    return not changed_owners(snapshot.in_force, _as_urgent(as_declared, snapshot.in_force))
+    as_declared = assign_plan(snapshot, question, question.plan_in_force)
+    return not find_changed_owners(snapshot.in_force, _keep_urgency(as_declared, snapshot.in_force))
 
 
-def _as_urgent(desired: Desired, before: Desired) -> Desired:
+def _keep_urgency(desired: Desired, before: Desired) -> Desired:
     """Returns the assignments with jobs as urgent as before: that grows with time, and asks for no other plan."""
     urgency = {line.id: line.priority for wanted in before.values() for line in wanted.instances if line.job}
     return {

@@ -16,7 +16,7 @@ from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.formulate.running import running_plan
-from solvers.planning.kept_bound import KeptBound, with_bound
+from solvers.planning.kept_bound import KeptBound, add_bound
 from solvers.planning.plan import Changes, Plan, Unserved
 from solvers.planning.problem import Problem
 
@@ -30,10 +30,10 @@ EQUAL_SHARE = 1e-9
 def is_too_large(snapshot: Snapshot, changes: Changes) -> bool:
     """Returns whether so much would be handed over that the plan is another fleet."""
     running = sum(len(wanted.instances) for wanted in snapshot.in_force.values())
-    return bool(running) and handed_over(changes) > max(FEW_HANDOVERS, MOST_SHARE * running)
+    return bool(running) and count_handed_over(changes) > max(FEW_HANDOVERS, MOST_SHARE * running)
 
 
-def handed_over(changes: Changes) -> int:
+def count_handed_over(changes: Changes) -> int:
     """Returns how many instances would give way to others."""
     return changes.move + changes.resize + min(changes.start, changes.stop)
 
@@ -54,7 +54,7 @@ def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]
     return question.problem.with_rates(then), replace(running, unserved=unserved), rates
 
 
-def with_bound_of_search(
+def take_bound_of_search(
     plan: Plan, large: SolverAnswer, kept: KeptBound | None, problem: Problem, now: datetime
 ) -> Plan:
     """Returns the least change with the bound of the search for the large plan, as both answer the same question."""
@@ -63,7 +63,7 @@ def with_bound_of_search(
         return plan
     if kept is None and known and known.bound is not None:  # without GPUs the cost itself is the bound
         return replace(plan, certificate=replace(own, bound=min(known.bound, own.cost.total)))
-    return replace(plan, certificate=with_bound(own, problem, kept, now))
+    return replace(plan, certificate=add_bound(own, problem, kept, now))
 
 
 def explain_skipped(decision: Decision, large: Plan) -> Decision:
@@ -71,12 +71,12 @@ def explain_skipped(decision: Decision, large: Plan) -> Decision:
     if not decision.answer.is_least_change:
         return decision
     smaller, larger = decision.plan.certificate, large.certificate
-    if not (smaller and larger) or not handed_over(large.changes) or smaller.cost.total <= larger.cost.total:
+    if not (smaller and larger) or not count_handed_over(large.changes) or smaller.cost.total <= larger.cost.total:
         return decision
     saved = smaller.cost.resource - larger.cost.resource
     served = math.fsum(each.rate_per_second for each in decision.plan.unserved)
     served -= math.fsum(each.rate_per_second for each in large.unserved)
     money = f"save {saved:,.2f} an hour" if saved >= 0 else f"cost {-saved:,.2f} more an hour"
     gain = f"serve {served:,.4g} more requests a second and {money}" if served > LEAST_RATE else money
-    message = f"{handed_over(large.changes)} hand-overs would {gain}; smaller changes are made instead"
+    message = f"{count_handed_over(large.changes)} hand-overs would {gain}; smaller changes are made instead"
     return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, message)))

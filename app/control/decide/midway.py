@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from app.control.decide.around import (
     FoundAnswer,
-    in_whole_fleet,
+    judge_in_whole_fleet,
     lacks_in_whole_fleet,
     lacks_of,
     serves_more,
@@ -20,7 +20,7 @@ from app.control.decide.around import (
 from app.control.decide.decide import hold_back
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.failed_places import as_assigned
+from app.control.formulate.failed_places import plan_as_assigned
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 
@@ -35,11 +35,11 @@ def answer_midway(snapshot: Snapshot, question: Question, found: FoundAnswer, fo
     lacks = lacks_of(snapshot, question, decision)
     if not serves_more(lacks_of(snapshot, question, wanted), lacks):
         return found
-    around = as_assigned(found.searched)
+    around = plan_as_assigned(found.searched)
     asked = formulate(around)
     least = following(around, asked)
     held = least and hold_back(around, asked, least)
     if held is None or not serves_more(lacks_in_whole_fleet(snapshot, question, held), lacks):
         return found
-    other = in_whole_fleet(snapshot, held, around)
+    other = judge_in_whole_fleet(snapshot, held, around)
     return replace(found, decision=other, searched=around) if other else found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from app.control.decide.drafting import changed_owners
+from app.control.decide.drafting import find_changed_owners
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
@@ -17,7 +17,7 @@ def resting_changes(snapshot: Snapshot, desired: Desired) -> dict[str, HeldBackC
     """Returns the services and jobs that this plan changes where they rest."""
     if not snapshot.resting:
         return {}
-    changing = set(changed_owners(snapshot.assignments, desired))
+    changing = set(find_changed_owners(snapshot.assignments, desired))
     found = {}
     for owner, rest in snapshot.resting.items():
         if owner in changing and (rest.is_everywhere or _is_repeated(snapshot, desired, owner, rest)):

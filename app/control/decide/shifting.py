@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.control.decide.batch_drafts import with_bound_of
-from app.control.decide.batches import blocked_places
+from app.control.decide.batch_drafts import take_bound
+from app.control.decide.batches import find_blocked_places
 from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import judge_changes, write_changes
-from app.control.decide.least_change import MOST_HANDOVERS, handed_over
+from app.control.decide.least_change import MOST_HANDOVERS, count_handed_over
 from app.control.decide.resting import resting_changes
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker
@@ -33,22 +33,22 @@ def shift(
     """Returns the decision with what few blocked GPUs shall run on empty ones; None if that gives no order of steps."""
     if not snapshot.in_force or draining_gpus(snapshot.nodes) or resting_changes(snapshot, decision.desired):
         return None
-    if handed_over(decision.plan.changes) > MOST_HANDOVERS:
+    if count_handed_over(decision.plan.changes) > MOST_HANDOVERS:
         return None
     rules, places, found = rules_of(snapshot.declared), list[Place](), decision
     while waiting := find_blocked(snapshot.assignments, found.desired, rules):
-        left = [place for place in blocked_places(snapshot, found, waiting) if place not in places]
+        left = [place for place in find_blocked_places(snapshot, found, waiting) if place not in places]
         places += left[: max(1, len(places))]  # one GPU often frees all others; where it does not, ever more
         if not left or len(places) > MOST_SHIFTED:
             return None
-        found = _written(snapshot, question, decision, places, solver, seconds) or decision
+        found = _write(snapshot, question, decision, places, solver, seconds) or decision
     if found is decision:
         return None
     found = judge_changes(question, found)
     return None if found.answer.outcome is SolveOutcome.WRONG else found
 
 
-def _written(
+def _write(
     snapshot: Snapshot, question: Question, decision: Decision, places: Sequence[Place], solver: BatchMaker,
     seconds: float,
 ) -> Decision | None:  # fmt: skip
@@ -56,5 +56,5 @@ def _written(
     answer = solver.make_batches(question.problem, decision.plan, groups, seconds=seconds)
     if answer.plan is None:
         return None
-    answer = replace(decision.answer, plan=with_bound_of(answer.plan, decision.answer.plan))
+    answer = replace(decision.answer, plan=take_bound(answer.plan, decision.answer.plan))
     return write_changes(snapshot, question, answer, decision.lane, decision.reason)

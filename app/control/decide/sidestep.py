@@ -13,17 +13,17 @@ from itertools import islice, zip_longest
 
 import msgspec
 
-from app.control.decide.batch_drafts import BatchContext, with_batches
+from app.control.decide.batch_drafts import BatchContext, decide_with_batches
 from app.control.decide.decide import modes_of
-from app.control.decide.least_change import MOST_HANDOVERS, handed_over
+from app.control.decide.least_change import MOST_HANDOVERS, count_handed_over
 from app.control.decide.resting import is_avoided, resting_changes
 from app.control.domain.decision import Decision
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.rollout import has_order
-from app.control.rollout.changes import ChangeKind, InstanceChange, changes, with_instance
-from app.control.rollout.rehearsal import rehearsed
+from app.control.rollout.changes import ChangeKind, InstanceChange, changes, put_instance
+from app.control.rollout.rehearsal import rehearse
 from app.control.rollout.rules import RolloutRules
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.batches.batch import BatchGroup, BatchKind
@@ -50,7 +50,7 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
     tries = min(MOST_TRIES, MOST_TRIED // max(len(context.plan.instances), 1) + 1)
     for movers, places in islice(blocked.candidates(), tries):
         group = BatchGroup(places, BatchKind.SOLVED, leaving=tuple(movers))
-        found = with_batches(context, (group,), solver)
+        found = decide_with_batches(context, (group,), solver)
         if (
             found
             and _pays(context, found, wanted)
@@ -71,7 +71,7 @@ def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
     is_held = bool(resting_changes(snapshot, wanted.desired)) or (
         not context.question.falls_short and is_avoided(snapshot, wanted.desired, snapshot.in_force)
     )
-    is_searched = handed_over(wanted.plan.changes) <= MOST_HANDOVERS
+    is_searched = count_handed_over(wanted.plan.changes) <= MOST_HANDOVERS
     # Of more modes only a part would be made, and the copies would stay aside.
     return is_better and not is_held and is_searched and len(modes_of(snapshot, wanted.services)) == 1
 
@@ -167,11 +167,11 @@ class _BlockedChanges:
         apart = []
         for id_ in movers:
             change = self.leaving[id_]
-            here[change.node] = with_instance(here[change.node], id_, None)
+            here[change.node] = put_instance(here[change.node], id_, None)
             if change.before:
                 apart.append(msgspec.structs.replace(change.before, id=f"{id_} {APART}"))
         here[APART] = NodeDesired(instances=tuple(apart))
-        return len(rehearsed(here, self.wanted, self.rules).waiting)
+        return len(rehearse(here, self.wanted, self.rules).waiting)
 
 
 def _places(desired: Desired) -> set[Place]:

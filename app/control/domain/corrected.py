@@ -9,12 +9,12 @@ from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Curve, Profile
 
 
-def corrected_profile(profile: Profile, correction: Correction) -> Profile:
+def correct_profile(profile: Profile, correction: Correction) -> Profile:
     """Returns the profile with its latency, sensitivity, memory and power corrected.
 
     The curve gets a point wherever the correction has one inside it, so that one range can be slower than both sides.
     """
-    latency = {batch: _corrected_curve(curve, batch, correction) for batch, curve in profile.latency_ms.items()}
+    latency = {batch: _correct_curve(curve, batch, correction) for batch, curve in profile.latency_ms.items()}
     memory = {batch: value * correction.memory_factor for batch, value in profile.memory_gib.items()}
     demand = profile.demand
     power = tuple((sm, value * correction.power_factor) for sm, value in demand.power_w)
@@ -35,7 +35,7 @@ def _factors(correction: Correction, batch: int) -> Curve:
     return own or tuple((point.sm_percent, point.factor) for point in correction.latency if point.batch == 0)
 
 
-def _corrected_curve(curve: Curve, batch: int, correction: Correction) -> Curve:
+def _correct_curve(curve: Curve, batch: int, correction: Correction) -> Curve:
     factors = _factors(correction, batch)
     if not factors:
         return curve

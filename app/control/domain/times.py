@@ -25,7 +25,7 @@ def start_seconds(declared: Sequence[DeclaredObject]) -> dict[str, float]:
     return {service.full_name: of_model.get(model_of(service.spec), START_SECONDS) for service in services}
 
 
-def declared_rates(declared: Sequence[DeclaredObject]) -> dict[str, float]:
+def read_declared_rates(declared: Sequence[DeclaredObject]) -> dict[str, float]:
     """Returns by service the requests a second that its manifest states."""
     services = (item for item in declared if item.kind == "Service")
     return {service.full_name: rate_per_second(service.spec) for service in services}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from app.control.decide.assigning import desired_of
-from app.control.decide.drafting import changed_owners
+from app.control.decide.assigning import assign_plan
+from app.control.decide.drafting import find_changed_owners
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.ports import FollowingSolver
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
@@ -18,11 +18,11 @@ from app.control.fast.ladder import SECONDS
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
-from solvers.planning.beside import ordinary_part, rejoined, wide_of
+from solvers.planning.beside import ordinary_part, rejoin, wide_of
 from solvers.planning.judge import JudgedPlan, Verdict
 from solvers.planning.judge.plan_edit import edit_between
 from solvers.planning.judge.services import AVAILABILITY_RULES
-from solvers.planning.kept_bound import KeptBound, with_bound
+from solvers.planning.kept_bound import KeptBound, add_bound
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
@@ -111,7 +111,7 @@ class StepBase:
         quick = find_quick_step(problem, plan, needs, solver, strict=strict, seconds=seconds, elsewhere=elsewhere)
         if quick is None or not self.language_models:
             return quick
-        return replace(quick, plan=rejoined(self.question.problem, quick.plan, self.plan))
+        return replace(quick, plan=rejoin(self.question.problem, quick.plan, self.plan))
 
     @cached_property
     def judged(self) -> JudgedPlan:
@@ -127,16 +127,16 @@ class StepBase:
         problem = self.question.problem.with_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
         )
-        judged, lines = self.judged, self._with_own(quick.plan.instances)
+        judged, lines = self.judged, self._reuse_own(quick.plan.instances)
         del self.__dict__["judged"]  # it belongs to the next plan from here on
         verdict = judged.apply(edit_between(self.plan, replace(quick.plan, instances=lines)), problem)
         predicted = predict_instances(problem, judged.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
-        certificate = with_bound(certificate, problem, kept_bound, now)
+        certificate = add_bound(certificate, problem, kept_bound, now)
         instances = tuple(predicted.get(id(line), line) for line in lines)
         jobs = predict_paces(quick.plan, judged.job_residents)
         plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
-        desired = desired_of(self.snapshot, self.question, plan)
+        desired = assign_plan(self.snapshot, self.question, plan)
         return Decision(
             lane=PlanningLane.FAST,
             plan=plan,
@@ -145,7 +145,7 @@ class StepBase:
             reason=quick.reason,
             message=quick.message,
             base=self.snapshot.target,
-            services=changed_owners(self.snapshot.in_force, desired),
+            services=find_changed_owners(self.snapshot.in_force, desired),
         )
 
     def _checked(self, answer: SolverAnswer, verdict: Verdict) -> SolverAnswer:
@@ -159,7 +159,7 @@ class StepBase:
         wrong = "; ".join(map(str, new[:MOST_SPELLED]))
         return replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the quick step: {wrong}")
 
-    def _with_own(self, lines: Iterable[Instance]) -> tuple[Instance, ...]:
+    def _reuse_own(self, lines: Iterable[Instance]) -> tuple[Instance, ...]:
         """Returns the instances; an unchanged one is the very object of this plan, which was judged."""
         ours = {instance.id: instance for instance in self.plan.instances}
         return tuple(known if (known := ours.get(line.id)) == line else line for line in lines)

@@ -25,7 +25,7 @@ class DraftedStep:
     left_out: tuple[str, ...]  # services
 
 
-def with_calls(snapshot: Snapshot, needs: Sequence[CapacityNeed]) -> Snapshot:
+def note_calls(snapshot: Snapshot, needs: Sequence[CapacityNeed]) -> Snapshot:
     """Returns the snapshot with what called for a quick step, for its record."""
     return replace(snapshot, calls={need.service: (need.rate_per_second, need.least) for need in needs})
 

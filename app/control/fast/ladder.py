@@ -86,7 +86,7 @@ def _draft_outside(
     A service never pays for a job: what jobs hold counts as free for it.
     """
     followed, answer = _draft_by_solver(problem, plan, needs, solver, seconds)
-    if followed and not _weighted_shortfall(followed, needs) and cost_delta(problem, plan, followed.plan) <= SAME:
+    if followed and not _weigh_shortfall(followed, needs) and cost_delta(problem, plan, followed.plan) <= SAME:
         return followed, answer
     if not any(problem.jobs[placed.job].is_preemptible for placed in plan.jobs):
         return followed or StepDraft(problem, plan), answer
@@ -97,9 +97,7 @@ def _draft_outside(
     bare = StepDraft(problem, plan)
     bare.leave_out([placed.job for placed in plan.jobs if problem.jobs[placed.job].is_preemptible])
     alone, other = _draft_by_solver(problem, bare.plan, needs, solver, seconds)
-    if alone and (
-        followed is None or _weighted_shortfall(alone, needs) < _weighted_shortfall(followed, needs) * (1 - SAME)
-    ):
+    if alone and (followed is None or _weigh_shortfall(alone, needs) < _weigh_shortfall(followed, needs) * (1 - SAME)):
         return _restore_jobs(alone, plan), other
     return followed or pushed, answer if followed else None
 
@@ -140,7 +138,7 @@ def _subtract_carried(need: CapacityNeed, carried: float) -> CapacityNeed:
     )
 
 
-def _weighted_shortfall(course: StepDraft, needs: Sequence[CapacityNeed]) -> float:
+def _weigh_shortfall(course: StepDraft, needs: Sequence[CapacityNeed]) -> float:
     """Returns what these services lack, weighted by priority."""
     names = {need.service for need in needs}
     services = course.problem.services

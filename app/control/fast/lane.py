@@ -16,7 +16,7 @@ from app.control.domain.ports import PlanSolver
 from app.control.domain.readings import LoadReading
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase, step_base
-from app.control.fast.drafting import draft_step, with_calls
+from app.control.fast.drafting import draft_step, note_calls
 from app.control.fast.fallen import draft_base
 from app.control.fast.ladder import QuickStep
 from app.control.fast.leaving import draft_leaving, find_shortfalls
@@ -24,7 +24,7 @@ from app.control.fast.watch import CapacityNeed, LoadWatch, watch_loads
 from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from app.control.formulate.running import without_drains
+from app.control.formulate.running import treat_drains_as_cordons
 from app.control.observe.troubles import TroubleWatch
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.recorded import RecordingSolver
@@ -69,7 +69,7 @@ class FastLane:
                 snapshot = replace(snapshot, in_force=found.decision.desired, target=found.generation)
                 question = formulate(snapshot)
             # What could not leave a draining GPU serves on there until a full cycle finds a way.
-            nodes = without_drains(snapshot.nodes)
+            nodes = treat_drains_as_cordons(snapshot.nodes)
             if nodes != snapshot.nodes:
                 snapshot = replace(snapshot, nodes=nodes)
                 question = formulate(snapshot)
@@ -115,7 +115,7 @@ class FastLane:
             watched = watch_loads(self._watches, base.planned(self._starts), readings, now.timestamp(), moving)
             self._watches = watched.watches
             if watched.needs:
-                return self._answered(base, watched.needs, now, tell)
+                return self._answer(base, watched.needs, now, tell)
         base.judged  # noqa: B018 (for the step that may come)
         return LaneResult()
 
@@ -165,28 +165,28 @@ class FastLane:
         calls = LaneResult(calls_for=Reason.INSTANCE_DOWN)
         if snapshot.is_paused or not snapshot.target:
             return calls
-        around = close_failed_places(replace(snapshot, nodes=without_drains(snapshot.nodes)))
+        around = close_failed_places(replace(snapshot, nodes=treat_drains_as_cordons(snapshot.nodes)))
         base, needs = draft_base(around, fallen)
         if base.question.problem.policy.planner != JOINT or not needs:
             return calls
         with self._deciding:
             self.base = base
-            step = self._stepped(base, needs, snapshot.at, tell)
+            step = self._step(base, needs, snapshot.at, tell)
         return replace(step, calls_for=Reason.INSTANCE_DOWN)
 
-    def _answered(
+    def _answer(
         self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
     ) -> LaneResult:
         """Takes a step for ordinary services, and calls for a full plan for language models."""
         models = [need for need in needs if need.service in base.language_models]
         others = [need for need in needs if need.service not in base.language_models]
-        step = self._stepped(base, others, now, tell) if others else LaneResult()
+        step = self._step(base, others, now, tell) if others else LaneResult()
         # Proposals and advice need not be quick.
         rising = {need.service: (need.least, now) for need in models if _is_auto(base, need.service)}
         self._rising = {**self._rising, **rising}  # a new mapping each time: a cycle may be reading the old one
         return replace(step, calls_for=Reason.LOAD_ROSE) if rising else step
 
-    def _stepped(
+    def _step(
         self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
     ) -> LaneResult:
         recording = RecordingSolver(self.solver)
@@ -208,7 +208,7 @@ class FastLane:
         events = [] if quick.reason == Reason.INSTANCE_DOWN else [_event_of(quick)]
         try:
             step = replace(acting[0], drafts=tuple(recording.drafts))
-            (generation,) = self.store.record(with_calls(base.snapshot, needs), [step], events)
+            (generation,) = self.store.record(note_calls(base.snapshot, needs), [step], events)
         except Overtaken:
             self.base = None  # the next cycle sets it
             return LaneResult(calls_for=Reason.LOAD_ROSE)

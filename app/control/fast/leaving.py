@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from app.control.decide.cordons import reclaimed_gpus
+from app.control.decide.cordons import find_reclaimed_gpus
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.least_change import follow_rates
 from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, PlanState, SolveOutcome
@@ -15,7 +15,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.domain.times import start_seconds
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from solvers.planning.kept_bound import KeptBound, with_bound
+from solvers.planning.kept_bound import KeptBound, add_bound
 from solvers.planning.plan import Plan
 
 SECONDS = 2.0  # for the least change: two minutes are left
@@ -43,18 +43,18 @@ def draft_leaving(snapshot: Snapshot, solver: FollowingSolver, kept_bound: KeptB
     plan = place_leaving_jobs(snapshot, question, answer.plan)
     answer = replace(answer, plan=plan)
     if own := plan.certificate:
-        certificate = with_bound(own, question.problem, kept_bound, snapshot.at)
+        certificate = add_bound(own, question.problem, kept_bound, snapshot.at)
         answer = replace(answer, plan=replace(plan, certificate=certificate))
     decision = draft_changes(snapshot, question, answer, PlanningLane.FAST, Reason.RECLAIM_NOTICE)
     if decision.answer.outcome is SolveOutcome.WRONG:
         return DraftedLeaving()
     found = hold_back(snapshot, question, decision)
-    return DraftedLeaving(_acted(snapshot, found), found.held_back)
+    return DraftedLeaving(_act(snapshot, found), found.held_back)
 
 
 def place_leaving_jobs(snapshot: Snapshot, question: Question, plan: Plan) -> Plan:
     """Returns the plan with the jobs that leave the nodes placed elsewhere; where nothing has room, they wait."""
-    places = reclaimed_gpus(snapshot.nodes)
+    places = find_reclaimed_gpus(snapshot.nodes)
     leaving = {
         line.owner
         for node, wanted in snapshot.in_force.items()
@@ -77,7 +77,7 @@ def place_leaving_jobs(snapshot: Snapshot, question: Question, plan: Plan) -> Pl
 
 def uses_reclaimed_gpus(snapshot: Snapshot) -> bool:
     """Returns whether the plan in force has something on a node that will be reclaimed."""
-    places = reclaimed_gpus(snapshot.nodes)
+    places = find_reclaimed_gpus(snapshot.nodes)
     return any(
         (node, instance.gpu) in places for node, wanted in snapshot.in_force.items() for instance in wanted.instances
     )
@@ -86,7 +86,7 @@ def uses_reclaimed_gpus(snapshot: Snapshot) -> bool:
 def find_shortfalls(snapshot: Snapshot, held_back: Iterable[HeldBackChange]) -> Iterator[NewEvent]:
     """Yields an event for each service that loses capacity: nothing else can serve it, or copies start too slowly."""
     reported = set()
-    places = reclaimed_gpus(snapshot.nodes)
+    places = find_reclaimed_gpus(snapshot.nodes)
     nodes: dict[str, list[str]] = {}
     for node, wanted in sorted(snapshot.in_force.items()):
         for owner in sorted({line.owner for line in wanted.instances if line.service and (node, line.gpu) in places}):
@@ -108,6 +108,6 @@ def find_shortfalls(snapshot: Snapshot, held_back: Iterable[HeldBackChange]) -> 
             yield event_of(Reason.RECLAIM_SHORT, message, kind="Service", name=owner)
 
 
-def _acted(snapshot: Snapshot, decision: Decision) -> Decision | None:
+def _act(snapshot: Snapshot, decision: Decision) -> Decision | None:
     parts = split_by_mode(snapshot, decision)
     return parts[0] if parts and parts[0].state is PlanState.ROLLING else None

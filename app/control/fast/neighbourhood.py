@@ -14,7 +14,7 @@ from functools import cached_property
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
-from solvers.planning.plan import Plan, unserved_rest
+from solvers.planning.plan import Plan, list_unserved
 from solvers.planning.problem import Instance, Limit, Problem, RunningState
 from solvers.planning.search.promise import keep
 
@@ -56,7 +56,7 @@ class Neighbourhood:
         new = {line.id: line for line in lines}
         instances = tuple(new.get(line.id, line) for line in self.plan.instances)
         problem = self.problem.with_rates(rates)
-        plan = replace(self.plan, instances=instances, unserved=unserved_rest(problem, instances))
+        plan = replace(self.plan, instances=instances, unserved=list_unserved(problem, instances))
         return replace(self, problem=problem, plan=plan)
 
 
@@ -88,7 +88,7 @@ def neighbourhood_of(problem: Problem, plan: Plan, services: Collection[str]) ->
         limits=_limits_here(problem, plan, nodes),
         state=RunningState(now=state.now if state else None, running=lines, jobs=jobs),
     )
-    return Neighbourhood(part, Plan(lines, jobs, unserved_rest(part, lines)))
+    return Neighbourhood(part, Plan(lines, jobs, list_unserved(part, lines)))
 
 
 def cost_on(problem: Problem, plan: Plan, nodes: Collection[str]) -> float:

@@ -22,7 +22,7 @@ from app.control.fast.retune import (
 from app.control.fast.shapes import batch_capacity, best_batch
 from solvers.planning.judge import gpus as gpu_rules
 from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.problem import Instance, Policy, Problem
 
 PLENTY_FACTOR = 1.5  # times the need: the search for chances ends there; the emptiest GPUs come first
@@ -83,7 +83,7 @@ def resize(
     return share_rate(area, service, seats, others, target, partly)
 
 
-def without_jobs(area: Neighbourhood, jobs: Collection[str]) -> Neighbourhood:
+def leave_out_jobs(area: Neighbourhood, jobs: Collection[str]) -> Neighbourhood:
     """Returns the neighbourhood without these jobs."""
     state = area.problem.state
     problem = replace(
@@ -159,11 +159,11 @@ def _growth_at(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, sm_percen
     after = _replace_on(problem, gpu, replace(old, sm_percent=sm_percent))
     resident = next(resident for resident in after.residents if resident.instance.id == old.id)
     shape = best_batch(resident, policy, room)
-    if shape is None or not at_most(max(old.memory_gib, shape.memory_gib), room):
+    if shape is None or not is_at_most(max(old.memory_gib, shape.memory_gib), room):
         return None
     if any(rule(problem, after) for rule in gpu_rules.RULES):
         return None
-    others = _unharmed_neighbours(after, old, policy)
+    others = _spare_neighbours(after, old, policy)
     if others is None:
         return None
     gain = shape.rate_per_second - seat.shape.rate_per_second
@@ -181,7 +181,7 @@ def _replace_on(problem: Problem, gpu: JudgedGpu, line: Instance) -> JudgedGpu:
     return after
 
 
-def _unharmed_neighbours(gpu: JudgedGpu, line: Instance, policy: Policy) -> tuple[SeatedInstance, ...] | None:
+def _spare_neighbours(gpu: JudgedGpu, line: Instance, policy: Policy) -> tuple[SeatedInstance, ...] | None:
     """Returns the neighbours at their own batches and rates; None if any could no longer carry its rate."""
     found = []
     for resident in gpu.residents:

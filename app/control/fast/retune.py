@@ -14,7 +14,7 @@ from solvers.planning.fleet.grids import BatchRate
 from solvers.planning.judge.readings import JudgedGpu, Resident
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.problem import Instance, Policy, Problem
-from solvers.planning.replan.rates import even, shared
+from solvers.planning.replan.rates import share_total, spread_evenly
 from solvers.planning.search.promise import timeouts
 
 ENOUGH_SHARE = 1 - 1e-7  # of a rate
@@ -83,9 +83,9 @@ def spread_rate(seats: Sequence[SeatedInstance], total: float, least: int) -> li
     most = int(np.argmax(caps))
     rates[most] = min(rates[most] + total - rates.sum(), caps[most])
     if least > 1 and len(caps) >= least and np.sort(rates)[-least] < total / len(caps) / 2:
-        rates = shared(rates, caps, total, least)
+        rates = share_total(rates, caps, total, least)
         if np.sort(rates)[-least] < rates.sum() / len(rates) / 2:
-            rates = even(caps, total, least)
+            rates = spread_evenly(caps, total, least)
     return [float(rate) for rate in rates]
 
 

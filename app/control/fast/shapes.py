@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from solvers.planning.fleet.grids import BatchRate
 from solvers.planning.judge.readings import Resident
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.problem import Policy
 
 
@@ -27,7 +27,7 @@ def fitting_batches(resident: Resident, policy: Policy, memory_gib: float) -> It
     if resident.profile is None:
         return
     for batch, needed in sorted(resident.profile.memory_gib.items()):
-        if at_most(needed, memory_gib):
+        if is_at_most(needed, memory_gib):
             found = batch_capacity(resident, policy, batch)
             if found:
                 yield found

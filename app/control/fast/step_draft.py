@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from app.control.fast.neighbourhood import Neighbourhood, neighbourhood_of
-from app.control.fast.resize import blocking_jobs, resize, without_jobs
+from app.control.fast.resize import blocking_jobs, leave_out_jobs, resize
 from app.control.fast.retune import retune
 from app.control.fast.watch import CapacityNeed
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, Unplaced
@@ -57,7 +57,7 @@ class StepDraft:
             gone: frozenset[str] = frozenset()
             for jobs in blocking_jobs(area, need.service):
                 gone |= jobs
-                after = resize(without_jobs(area, gone), need.service, rate, strict)
+                after = resize(leave_out_jobs(area, gone), need.service, rate, strict)
                 if after:
                     self.leave_out(gone)
                     return self._take(after, need.service, rate, StepKind.RESIZE)

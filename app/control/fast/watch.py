@@ -113,7 +113,7 @@ def _tick(
         max(now, before.at),
         _next_excess(before.excess_seconds, plan, rate, passed, noise),
         0.0 if moving else _next_evidence(before.miss_evidence, plan, reading, passed),
-        _decayed(before.mean_rate, rate, passed, TUNING.trend_seconds),
+        _decay(before.mean_rate, rate, passed, TUNING.trend_seconds),
         _next_variance(before, rate, passed),
         _next_readings(before.readings, now, rate),
         before.called_at,
@@ -126,9 +126,9 @@ def _tick(
         watch = replace(watch, raised=1.0)
     is_cool = now - watch.called_at >= watch.cool_seconds
     if is_cool and _load_has_risen(watch, plan, rate, now, noise):
-        return _after_call(watch, plan, now), _need_for_load(watch, name, plan, rate)
+        return _note_call(watch, plan, now), _need_for_load(watch, name, plan, rate)
     if is_cool and _promise_is_broken(watch, plan, now):
-        raised = replace(_after_call(watch, plan, now), raised=watch.raised * TUNING.raise_factor, raised_at=now)
+        raised = replace(_note_call(watch, plan, now), raised=watch.raised * TUNING.raise_factor, raised_at=now)
         return raised, _need_for_misses(name, plan, reading)
     return watch, None
 
@@ -200,14 +200,14 @@ def _next_evidence(before: float, plan: PlannedLoad, reading: LoadReading, passe
     return min(max(0.0, before + answers * weight), TUNING.most_sum_factor * TUNING.miss_evidence)
 
 
-def _decayed(before: float, value: float, passed: float, over_seconds: float) -> float:
+def _decay(before: float, value: float, passed: float, over_seconds: float) -> float:
     return value + (before - value) * exp(-passed / over_seconds)
 
 
 def _next_variance(before: LoadWatch, rate: float, passed: float) -> float:
     off = (rate / max(before.mean_rate, 1e-9) - 1) ** 2 * TUNING.reading_seconds
     most = TUNING.most_variance_factor * before.variance
-    return _decayed(before.variance, min(off, most), passed, TUNING.noise_seconds)
+    return _decay(before.variance, min(off, most), passed, TUNING.noise_seconds)
 
 
 def _next_readings(before: tuple[tuple[float, float], ...], now: float, rate: float) -> tuple[tuple[float, float], ...]:
@@ -223,17 +223,17 @@ def _outgrows_plan(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float)
     """Returns whether a load that rose a moment ago keeps rising beyond what was planned for since."""
     if now - watch.called_at > TUNING.rising_seconds or rate < TUNING.rising_share * plan.rate_per_second:
         return False
-    return _extrapolated(watch, rate, plan.start_seconds) > (1 + TUNING.slack_share) * plan.level
+    return _extrapolate(watch, rate, plan.start_seconds) > (1 + TUNING.slack_share) * plan.level
 
 
-def _extrapolated(watch: LoadWatch, rate: float, seconds: float) -> float:
+def _extrapolate(watch: LoadWatch, rate: float, seconds: float) -> float:
     """Returns the rate in so many seconds, if its trend lasts for as long as it may be trusted."""
     slope, lasted = fit_trend(watch.readings)
     ahead = min(seconds + TUNING.reaction_seconds, TUNING.trend_reach * lasted)
     return min(rate + slope * ahead, TUNING.most_trend_factor * rate)
 
 
-def _after_call(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
+def _note_call(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
     """Makes the next call wait longer for each call in a row that did not raise the planned rate."""
     longest = TUNING.most_cool_seconds
     in_vain = plan.rate_per_second <= watch.planned_at_call * (1 + 1e-6) and now - watch.called_at < 2 * longest
@@ -249,8 +249,8 @@ def _after_call(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
 
 
 def _need_for_load(watch: LoadWatch, name: str, plan: PlannedLoad, rate: float) -> CapacityNeed:
-    soon = max(rate, _extrapolated(watch, rate, plan.start_seconds)) * TUNING.headroom_factor
-    now = max(rate, _extrapolated(watch, rate, 0.0)) * TUNING.headroom_factor
+    soon = max(rate, _extrapolate(watch, rate, plan.start_seconds)) * TUNING.headroom_factor
+    now = max(rate, _extrapolate(watch, rate, 0.0)) * TUNING.headroom_factor
     message = f"{rate:.4g} requests/s arrive; {plan.rate_per_second:.4g} were planned for"
     return CapacityNeed(name, StepTrigger.LOAD_ROSE, soon, now, message)
 

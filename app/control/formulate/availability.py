@@ -22,7 +22,7 @@ def relax_availability(problem: Problem) -> tuple[Mapping[str, Service], Mapping
     A plan leaves unserved what the rules do not allow to run. After the loss of a node that would take load off the
     copies that are left, which can carry it. A service without running copies keeps its rules.
     """
-    broken = _broken(problem)
+    broken = _find_broken(problem)
     if not broken:
         return problem.services, {}
     if _is_served(_Asked(problem)):
@@ -66,7 +66,7 @@ def _is_served(asked: _Asked) -> bool:
     return is_served(asked.problem)
 
 
-def _broken(problem: Problem) -> dict[str, str]:
+def _find_broken(problem: Problem) -> dict[str, str]:
     """Returns the running services whose rules of availability do not hold, and what is wrong."""
     asking = {name for name, s in problem.services.items() if s.availability.binds(s.min_instances)}
     if not asking or not problem.state:

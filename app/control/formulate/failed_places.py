@@ -32,7 +32,7 @@ def avoid_failed_places(snapshot: Snapshot, services: Collection[str]) -> Iterat
         yield narrow
 
 
-def as_assigned(snapshot: Snapshot) -> Snapshot:
+def plan_as_assigned(snapshot: Snapshot) -> Snapshot:
     """Returns the snapshot with what nodes are assigned as its plan in force."""
     return replace(snapshot, in_force=snapshot.assignments, assigned=None)
 

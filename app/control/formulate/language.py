@@ -36,7 +36,7 @@ def iteration_costs(profile: Spec) -> dict[int, IterationCost]:
     }
 
 
-def token_service(service: Spec) -> TokenService | None:
+def read_token_service(service: Spec) -> TokenService | None:
     """Returns what a service promises of tokens; None if it promises a latency."""
     slo, tokens = service["slo"], service.get("tokens")
     if tokens is None or "ttftMs" not in slo:
@@ -48,13 +48,13 @@ def token_service(service: Spec) -> TokenService | None:
     return TokenService(TokenPromise(slo["ttftMs"], slo["tpotMs"], slo["percentile"]), lengths)
 
 
-def declared_lengths(declared: Sequence[DeclaredObject]) -> dict[str, TokenLengths]:
+def read_declared_lengths(declared: Sequence[DeclaredObject]) -> dict[str, TokenLengths]:
     """Returns by service the lengths that the manifests of language models' services state."""
-    services = ((item.full_name, token_service(item.spec)) for item in declared if item.kind == "Service")
+    services = ((item.full_name, read_token_service(item.spec)) for item in declared if item.kind == "Service")
     return {name: found.lengths for name, found in services if found}
 
 
-def with_believed_lengths(tokens: TokenService, load: ExpectedLoad) -> TokenService:
+def set_believed_lengths(tokens: TokenService, load: ExpectedLoad) -> TokenService:
     """Returns the service's tokens with the means that were measured; the 95th percentiles keep their ratio to them."""
     declared = tokens.lengths
     input_mean, output_mean = load.input_mean or declared.input_mean, load.output_mean or declared.output_mean

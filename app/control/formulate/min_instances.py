@@ -30,7 +30,7 @@ def relax_min_instances(problem: Problem) -> tuple[Mapping[str, Service], Mappin
     for name in sorted(running):
         service = problem.services[name]
         available = sum(count for gpu_type, count in gpus.items() if _may_run(problem, service, gpu_type))
-        if available < service.min_instances and (copies := _even_copies(running[name])) < service.min_instances:
+        if available < service.min_instances and (copies := _count_even_copies(running[name])) < service.min_instances:
             changed[name] = replace(service, min_instances=copies)
             why[name] = (
                 f"minInstances asks for {service.min_instances} GPUs, but only {available} can run it now: its running "
@@ -45,7 +45,7 @@ def _may_run(problem: Problem, service: Service, gpu_type: str) -> bool:
     return any((service.model, variant, gpu_type) in problem.profiles for variant in service.variants)
 
 
-def _even_copies(running: Iterable[Instance]) -> int:
+def _count_even_copies(running: Iterable[Instance]) -> int:
     """Counts the largest copies, on different GPUs, that each carry at least half an even share."""
     lines = sorted(running, key=lambda instance: (-instance.rate_per_second, instance.place))
     half = sum(instance.rate_per_second for instance in lines) / len(lines) / 2

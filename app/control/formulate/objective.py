@@ -20,7 +20,7 @@ WEIGHTS = {
 }
 
 
-def priced(policy: Policy, spec: Spec, now: datetime | None) -> Policy:
+def price_policy(policy: Policy, spec: Spec, now: datetime | None) -> Policy:
     """Returns the policy with what its objective makes of money and of a kilowatt-hour at this time."""
     weights = _weights(spec)
     money = max(float(weights.get("money", 1.0)), LEAST_MONEY_WEIGHT)
@@ -48,7 +48,7 @@ def counts_shares(spec: Spec) -> bool:
     return bool(spec.get("objective") == "throughput")
 
 
-def by_share(service: Service) -> Service:
+def count_by_share(service: Service) -> Service:
     """Returns the service with its unserved rate counted as a share of its rate."""
     return replace(service, unserved_weight=1.0 / service.rate_per_second)
 

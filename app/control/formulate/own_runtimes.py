@@ -21,7 +21,7 @@ def runtime_name(model: str, variant: Spec) -> str | None:
     return runtime.get("template")
 
 
-def encoded_runtimes(models: Mapping[str, Spec]) -> dict[str, bytes]:
+def encode_runtimes(models: Mapping[str, Spec]) -> dict[str, bytes]:
     """Returns the runtimes that models bring along, by name, as they travel."""
     return {
         own_name(model, variant["name"]): msgspec.json.encode(own)
@@ -38,7 +38,7 @@ def job_runtime_name(job: str, spec: Spec) -> str | None:
     return job_template(spec) if spec.get("runtime") or "requestCount" in spec else None
 
 
-def encoded_job_runtimes(jobs: Mapping[str, Spec]) -> dict[str, bytes]:
+def encode_job_runtimes(jobs: Mapping[str, Spec]) -> dict[str, bytes]:
     """Returns the runtimes that jobs bring along, by name, as they travel."""
     return {
         own_job_name(job): msgspec.json.encode(own)
@@ -47,7 +47,7 @@ def encoded_job_runtimes(jobs: Mapping[str, Spec]) -> dict[str, bytes]:
     }
 
 
-def admitted_names(own: Mapping[str, bytes], admitted: tuple[AdmittedEntry, ...]) -> list[str]:
+def list_admitted_names(own: Mapping[str, bytes], admitted: tuple[AdmittedEntry, ...]) -> list[str]:
     """Returns the names of the own runtimes that these entries of a node admit."""
     if not admitted or not own:
         return []

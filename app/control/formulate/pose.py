@@ -14,22 +14,22 @@ from datetime import datetime
 from functools import lru_cache
 
 from agents.contract.assignments import AssignedInstance
-from app.control.domain.corrected import corrected_profile
+from app.control.domain.corrected import correct_profile
 from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Correction, DeclaredObject, NodeStatus, Snapshot
 from app.control.domain.specs import gpu_count
 from app.control.formulate.availability import relax_availability
-from app.control.formulate.language import with_believed_lengths
+from app.control.formulate.language import set_believed_lengths
 from app.control.formulate.min_instances import relax_min_instances
-from app.control.formulate.objective import by_share, intensity_since
-from app.control.formulate.own_runtimes import admitted_names, encoded_job_runtimes, encoded_runtimes
+from app.control.formulate.objective import count_by_share, intensity_since
+from app.control.formulate.own_runtimes import encode_job_runtimes, encode_runtimes, list_admitted_names
 from app.control.formulate.problem import build_problem
 from app.control.formulate.question import SMALL_LACK_SHARE, Question
-from app.control.formulate.running import pinned_instances, running_instances, swapped_jobs
+from app.control.formulate.running import list_pinned_instances, list_swapped_jobs, running_instances
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.uncertain import MEAN_QUANTILE
-from solvers.planning.plan import unserved_rest
+from solvers.planning.plan import list_unserved
 from solvers.planning.problem import (
     Demand,
     Instance,
@@ -54,25 +54,25 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
 
     `jobs` gives the remaining work of each job that may be placed; without it these are all jobs that are not finished.
     """
-    pinned = pinned_instances(snapshot)
-    usable = _without_whole(_usable_gpus(snapshot), pinned)
+    pinned = list_pinned_instances(snapshot)
+    usable = _leave_out_whole(_usable_gpus(snapshot), pinned)
     whole = _world(snapshot, usable)
     taken = _demands(whole, pinned)
     units_left = _units_left(whole, snapshot) if jobs is None else jobs
     running_jobs = {instance.owner for _, instance in pinned if instance.job}
-    own = encoded_runtimes({manifest.name: manifest.spec for manifest in snapshot.declared if manifest.kind == "Model"})
-    own |= encoded_job_runtimes(
+    own = encode_runtimes({manifest.name: manifest.spec for manifest in snapshot.declared if manifest.kind == "Model"})
+    own |= encode_job_runtimes(
         {manifest.full_name: manifest.spec for manifest in snapshot.declared if manifest.kind == "Job"}
     )
     paid = {node for node, instance in pinned if instance.service}
     problem = replace(
         whole,
         nodes={
-            name: _billed(_less(node, usable[name], snapshot.nodes[name], taken.get(name, ()), own), node, name in paid)
+            name: _bill(_less(node, usable[name], snapshot.nodes[name], taken.get(name, ()), own), node, name in paid)
             for name, node in whole.nodes.items()
         },
         services=dict(_services(whole, snapshot, pinned)),
-        profiles=_corrected(whole.profiles, snapshot.corrections),
+        profiles=_correct(whole.profiles, snapshot.corrections),
         jobs={
             name: replace(job, units=units_left[name])
             for name, job in whole.jobs.items()
@@ -84,15 +84,15 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
     paces = {name: job.per_second for name, job in snapshot.jobs.items()} if snapshot.measured else {}
     state = RunningState(
         snapshot.at, running, placed, repartition=_repartition(snapshot), measured=snapshot.measured, paces=paces,
-        swapped=swapped_jobs(snapshot.assignments, problem),
+        swapped=list_swapped_jobs(snapshot.assignments, problem),
     )  # fmt: skip
-    problem = replace(problem, jobs=_with_kept_jobs(problem, running, placed), state=state)
+    problem = replace(problem, jobs=_keep_jobs(problem, running, placed), state=state)
     services, without = relax_availability(problem)
     services, short = relax_min_instances(replace(problem, services=services))
     return Question(replace(problem, services=services), pinned, {**without, **short})
 
 
-def with_declared_profiles(problem: Problem, snapshot: Snapshot) -> Problem:
+def restore_declared_profiles(problem: Problem, snapshot: Snapshot) -> Problem:
     """Returns the problem without corrections: measurements are compared with what was declared."""
     whole = _world(snapshot, _usable_gpus(snapshot))
     return replace(problem, profiles=whole.profiles)
@@ -148,9 +148,9 @@ def _services(
         if rate > CARRIED_SHARE * load:
             least = max(1, service.min_instances - len(carried.get(name, ())))
             variation = max(service.variation, expected.variation if expected else 0.0)
-            tokens = with_believed_lengths(service.tokens, expected) if service.tokens and expected else service.tokens
+            tokens = set_believed_lengths(service.tokens, expected) if service.tokens and expected else service.tokens
             posed = replace(service, rate_per_second=rate, min_instances=least, variation=variation, tokens=tokens)
-            yield name, posed if service.unserved_weight == 1.0 else by_share(posed)
+            yield name, posed if service.unserved_weight == 1.0 else count_by_share(posed)
 
 
 def _usable_gpus(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
@@ -160,7 +160,7 @@ def _usable_gpus(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
     return {node: gpus for node, gpus in usable.items() if gpus}
 
 
-def _without_whole(
+def _leave_out_whole(
     usable: Mapping[str, tuple[int, ...]], pinned: Sequence[tuple[str, AssignedInstance]]
 ) -> dict[str, tuple[int, ...]]:
     """Returns the usable GPUs without those that an instance holds whole that stays for another of its GPUs."""
@@ -171,7 +171,7 @@ def _without_whole(
     return {node: gpus for node, gpus in left.items() if gpus}
 
 
-def _with_kept_jobs(
+def _keep_jobs(
     problem: Problem, running: Sequence[Instance], placed: Sequence[PlacedJob]
 ) -> Mapping[str, Job]:  # fmt: skip
     """Returns the jobs; one that runs on several GPUs gives them up only while a service lacks capacity.
@@ -181,7 +181,7 @@ def _with_kept_jobs(
     wide = {line.job for line in placed if line.gpus}
     rates = {name: service.rate_per_second for name, service in problem.services.items()}
     if not wide or any(
-        rest.rate_per_second >= SMALL_LACK_SHARE * rates[rest.service] for rest in unserved_rest(problem, running)
+        rest.rate_per_second >= SMALL_LACK_SHARE * rates[rest.service] for rest in list_unserved(problem, running)
     ):
         return problem.jobs
     return {name: replace(job, is_preemptible=False) if name in wide else job for name, job in problem.jobs.items()}
@@ -207,7 +207,7 @@ def _less(
     """Returns the node with the resources that pinned instances leave."""
     offered = None
     if facts.templates is not None:
-        offered = frozenset((*facts.templates, *admitted_names(own, facts.admitted)))
+        offered = frozenset((*facts.templates, *list_admitted_names(own, facts.admitted)))
     if offered is not None and node.templates is not None:
         offered &= node.templates
     return replace(
@@ -219,7 +219,7 @@ def _less(
     )
 
 
-def _billed(less: Node, whole: Node, is_paid: bool) -> Node:
+def _bill(less: Node, whole: Node, is_paid: bool) -> Node:
     """Returns what is left of a node with its price, which stays the same where it is billed whole.
 
     The GPUs that are left then have a larger share of it; or they cost nothing, where a service stays on one that is
@@ -254,8 +254,8 @@ def _units_left(problem: Problem, snapshot: Snapshot) -> dict[str, float]:
     }
 
 
-def _corrected(
+def _correct(
     profiles: Mapping[ProfileKey, Profile], corrections: Mapping[str, Correction]
 ) -> Mapping[ProfileKey, Profile]:
     keys = [key for key in profiles if "/".join(key) in corrections] if corrections else []
-    return {**profiles, **{key: corrected_profile(profiles[key], corrections["/".join(key)]) for key in keys}}
+    return {**profiles, **{key: correct_profile(profiles[key], corrections["/".join(key)]) for key in keys}}

@@ -91,7 +91,7 @@ def _predict(jobs: Sequence[Manifest], question: LayerQuestion) -> PredictedValu
     measured = {
         (
             tuple(sorted(each["layers"].items())),
-            (*(_at(each["pressure"], percent) for percent in percents), float(each["sensitivity"])),
+            (*(_read_pressure(each["pressure"], percent) for percent in percents), float(each["sensitivity"])),
         )
         for each in others
         if each.get("layers") and all(field in each for field in FIELDS)
@@ -115,7 +115,7 @@ def _fields(values: PredictedValues, percents: Sequence[int], missing: Sequence[
     return {field: both[field] for field in missing}
 
 
-def _at(pressure: Mapping[str, float] | float, sm_percent: int) -> float:
+def _read_pressure(pressure: Mapping[str, float] | float, sm_percent: int) -> float:
     """Reads a pressure, one number or by SM%: linear between points, flat beyond them."""
     if not isinstance(pressure, Mapping):
         return float(pressure)

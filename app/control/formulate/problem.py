@@ -26,9 +26,9 @@ from app.control.domain.specs import (
     units_of,
 )
 from app.control.formulate.declared_state import read_state
-from app.control.formulate.language import iteration_costs, llm_size, token_service
-from app.control.formulate.objective import by_share, counts_shares, priced
-from app.control.formulate.own_runtimes import encoded_job_runtimes, encoded_runtimes, job_runtime_name, runtime_name
+from app.control.formulate.language import iteration_costs, llm_size, read_token_service
+from app.control.formulate.objective import count_by_share, counts_shares, price_policy
+from app.control.formulate.own_runtimes import encode_job_runtimes, encode_runtimes, job_runtime_name, runtime_name
 from app.control.formulate.predicted_demands import complete_jobs
 from app.manifests.attainable import list_admitted_variants
 from app.manifests.caps import gpu_caps_w
@@ -92,7 +92,7 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
     pricing = pricing_of(policy_spec)
     models = {name: _variants(name, spec) for name, spec in model_specs.items()}
     job_specs = {qualified_name(manifest): manifest.spec for manifest in by_kind[Kind.JOB]}
-    own = frozenset((*encoded_runtimes(model_specs), *encoded_job_runtimes(job_specs)))
+    own = frozenset((*encode_runtimes(model_specs), *encode_job_runtimes(job_specs)))
     quantile = quantile_of(policy_spec) if quantile is None else quantile
     nodes = {manifest.name: _node(manifest, gpu_specs, pricing, own) for manifest in by_kind[Kind.NODE]}
     profiles = [_profile(profile_at(manifest.spec, quantile)) for manifest in by_kind[Kind.PROFILE]]
@@ -100,7 +100,7 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
     units_left = _units_left(by_kind[Kind.STATE])
     services = {qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]}
     if counts_shares(policy_spec):
-        services = {name: by_share(service) for name, service in services.items()}
+        services = {name: count_by_share(service) for name, service in services.items()}
     return Problem(
         gpu_types=gpu_types,
         nodes=nodes,
@@ -111,7 +111,7 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
             qualified_name(manifest): _job(manifest, units_left, quantile)
             for manifest in complete_jobs(by_kind[Kind.JOB])
         },
-        policy=priced(planning_policy(policy_spec), policy_spec, now or (state.now if state else None)),
+        policy=price_policy(planning_policy(policy_spec), policy_spec, now or (state.now if state else None)),
         limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
         state=state,
         spare={name: spec["rentable"] for name, spec in gpu_specs.items() if spec.get("rentable")},
@@ -215,7 +215,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         availability=_availability(spec),
         variation=_variation(spec),
         mean_accuracy=spec.get("meanAccuracy", 0.0),
-        tokens=token_service(spec),
+        tokens=read_token_service(spec),
     )
 
 

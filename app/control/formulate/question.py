@@ -11,11 +11,11 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import PlanValue
-from app.control.formulate.running import at_todays_rates, running_plan
+from app.control.formulate.running import lower_to_todays_rates, running_plan
 from app.control.formulate.value import value_plan
 from app.store.plans.pieces import content_hash
 from solvers.planning.judge import JudgedPlan, Verdict, judge
-from solvers.planning.judge.plan_edit import as_known, edit_between
+from solvers.planning.judge.plan_edit import edit_between, reuse_known
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -58,7 +58,7 @@ class Question:
     @cached_property
     def plan_in_force(self) -> Plan:
         """The plan in force, in the problem's terms and at its rates."""
-        return at_todays_rates(self.problem, running_plan(self.problem))
+        return lower_to_todays_rates(self.problem, running_plan(self.problem))
 
     @cached_property
     def judged(self) -> JudgedPlan:
@@ -78,7 +78,7 @@ class Question:
         from solvers.planning.search.promise import keep
 
         before = self.plan_in_force
-        after = replace(plan, instances=as_known(before.instances, plan.instances))
+        after = replace(plan, instances=reuse_known(before.instances, plan.instances))
         edit = edit_between(before, after)
         most = MOST_EDITED_SHARE * (len(before.instances) + len(after.instances))
         is_little = len(edit.stop) + len(edit.start) <= most

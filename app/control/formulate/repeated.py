@@ -31,7 +31,8 @@ class _Formulated:
             and overspent == self.overspent
             and known.expected.keys() == snapshot.expected.keys()
             and all(
-                _planned_for(load) == _planned_for(snapshot.expected[name]) for name, load in known.expected.items()
+                _select_planned(load) == _select_planned(snapshot.expected[name])
+                for name, load in known.expected.items()
             )
             and known.corrections == snapshot.corrections
             and known.nodes == snapshot.nodes
@@ -63,7 +64,7 @@ class RepeatedQuestions:
         return question
 
 
-def _planned_for(load: ExpectedLoad) -> tuple[float, ...]:
+def _select_planned(load: ExpectedLoad) -> tuple[float, ...]:
     """Returns what a question takes from an expected load."""
     return load.rate_per_second, load.variation, load.input_mean, load.output_mean
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeStatus, Snapshot
-from solvers.planning.plan import Plan, unserved_rest
+from solvers.planning.plan import Plan, list_unserved
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
 
 
 def running_plan(problem: Problem) -> Plan:
     """Returns the running instances as a plan; the part of today's rates that they do not carry is unserved."""
     running = problem.state.running if problem.state else ()
-    return Plan(running, problem.state.jobs if problem.state else (), unserved_rest(problem, running))
+    return Plan(running, problem.state.jobs if problem.state else (), list_unserved(problem, running))
 
 
-def at_todays_rates(problem: Problem, plan: Plan) -> Plan:
+def lower_to_todays_rates(problem: Problem, plan: Plan) -> Plan:
     """Returns the plan with less on every instance of a service whose rate has fallen below what they carry.
 
     The gateway splits what arrives by the same weights: a rate that falls breaks no rule.
@@ -60,7 +60,7 @@ def running_instances(desired: Desired, problem: Problem) -> tuple[tuple[Instanc
     return tuple(running), tuple(jobs)
 
 
-def swapped_jobs(desired: Desired, problem: Problem) -> tuple[PlacedJob, ...]:
+def list_swapped_jobs(desired: Desired, problem: Problem) -> tuple[PlacedJob, ...]:
     """Returns the jobs of the problem that wait in host memory beside one of its GPUs, as they ran there."""
     return tuple(
         _job(line, line.owner, node)
@@ -107,7 +107,7 @@ def _still_fits(assigned: AssignedInstance, service: Service | None, problem: Pr
     return profile is not None and assigned.batch is not None and int(assigned.batch.planned) in profile.latency_ms
 
 
-def pinned_instances(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], ...]:
+def list_pinned_instances(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], ...]:
     """Returns the (node, instance) pairs that stay as they are: on cordoned and resting GPUs, and on silent nodes."""
     found = []
     owners = {(item.kind, item.tenant, item.name) for item in snapshot.declared if item.kind in ("Service", "Job")}
@@ -136,7 +136,7 @@ def _owner(assigned: AssignedInstance) -> tuple[str, str, str]:
     )
 
 
-def without_drains(
+def treat_drains_as_cordons(
     nodes: Mapping[str, NodeStatus], *, but_reclaimed: bool = False
 ) -> Mapping[str, NodeStatus]:  # fmt: skip
     """Returns the nodes with their draining GPUs merely cordoned, so that what runs there still counts.

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from app.control.jobs import rows
-from app.control.jobs.ends import predicted_end
+from app.control.jobs.ends import predict_end
 from app.control.jobs.life import JobsStep, advance_jobs
 from app.control.jobs.order import JobTask, sort_tasks
 from app.control.jobs.queue import JobQueue, apply_answer, queue_jobs
@@ -17,10 +17,10 @@ from app.control.jobs.state import (
     JobPlace,
     JobState,
     JobWork,
-    assigned_places,
-    declared_work,
     job_readings,
-    swapped_instances,
+    list_assigned_places,
+    list_swapped_instances,
+    read_declared_work,
     work_of,
 )
 from app.control.jobs.status import job_status
@@ -39,15 +39,15 @@ __all__ = [
     "JobsStep",
     "advance_jobs",
     "apply_answer",
-    "assigned_places",
     "count_arrivals",
-    "declared_work",
     "job_readings",
     "job_status",
-    "predicted_end",
+    "list_assigned_places",
+    "list_swapped_instances",
+    "predict_end",
     "queue_jobs",
+    "read_declared_work",
     "rows",
     "sort_tasks",
-    "swapped_instances",
     "work_of",
 ]  # fmt: skip

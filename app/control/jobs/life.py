@@ -15,7 +15,7 @@ from math import exp
 from agents.contract.fields import UP_STAGES
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.readings import JobReading
-from app.control.jobs.ends import predicted_end, soonest_end
+from app.control.jobs.ends import predict_end, soonest_end
 from app.control.jobs.state import OVER, WAITING, JobNeed, JobPhase, JobPlace, JobState, JobWork
 
 DONE, ENDED_FAILED = "job_done", "job_failed"  # a node's verdict on the exit code of its process
@@ -264,7 +264,7 @@ class _Life:
     def _check_deadline(self, deadline: datetime) -> None:
         """Warns once, as soon as the job is predicted to miss its deadline."""
         state = self.state
-        end = predicted_end(state, self.work, self.now) or soonest_end(state, self.work, self.now)
+        end = predict_end(state, self.work, self.now) or soonest_end(state, self.work, self.now)
         if end is None:
             return
         if not state.is_late and end > deadline:

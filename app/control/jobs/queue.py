@@ -16,7 +16,7 @@ from app.control.domain.desired import Desired
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.jobs.order import JobTask, sort_tasks
 from app.control.jobs.room import UnusedGpu, free_capacity, widest_free
-from app.control.jobs.state import JobNeed, JobState, JobWork, declared_work
+from app.control.jobs.state import JobNeed, JobState, JobWork, read_declared_work
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import Problem
 
@@ -70,7 +70,7 @@ class JobQueue:
 
 def queue_jobs(snapshot: Snapshot) -> JobQueue:
     """Returns the queue of the unfinished jobs, in order."""
-    known = declared_work(snapshot.declared)
+    known = read_declared_work(snapshot.declared)
     if not known:
         return JobQueue()
     room = free_capacity(snapshot)
@@ -103,7 +103,7 @@ def apply_answer(
     running = {line.owner for wanted in follows.values() for line in wanted.instances if line.job}
     placed = {line.job: line for line in plan.jobs}
     unplaced = {line.job: line for line in plan.unplaced}
-    room, known = free_capacity(snapshot), declared_work(snapshot.declared)
+    room, known = free_capacity(snapshot), read_declared_work(snapshot.declared)
     found = dict(states)
     for name in queue.units_left:
         state = states.get(name)

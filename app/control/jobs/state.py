@@ -135,7 +135,7 @@ class JobState:
         )  # fmt: skip
 
 
-def declared_work(declared: tuple[DeclaredObject, ...]) -> dict[str, JobWork]:
+def read_declared_work(declared: tuple[DeclaredObject, ...]) -> dict[str, JobWork]:
     """Returns the work of every declared job."""
     found = {}
     for item in declared:
@@ -164,7 +164,7 @@ def work_of(declared: DeclaredObject) -> JobWork:
     )
 
 
-def assigned_places(assigned: Desired, nodes: Mapping[str, NodeStatus]) -> dict[str, JobPlace]:
+def list_assigned_places(assigned: Desired, nodes: Mapping[str, NodeStatus]) -> dict[str, JobPlace]:
     """Returns the places of jobs on nodes that are not lost."""
     found = {}
     for node, wanted in sorted(assigned.items()):
@@ -193,7 +193,7 @@ class JobReport(Protocol):
     def held_back(self) -> Sequence[HeldBack]: ...
 
 
-def swapped_instances(assigned: Desired, observed: FleetStatus) -> frozenset[str]:
+def list_swapped_instances(assigned: Desired, observed: FleetStatus) -> frozenset[str]:
     """Returns the instances of jobs whose processes wait in host memory, by the last reports of their nodes."""
     stages = {id_: status.stage for id_, status in observed.instances.items()}
     return frozenset(

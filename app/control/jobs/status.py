@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from app.control.jobs.ends import predicted_end, soonest_end
+from app.control.jobs.ends import predict_end, soonest_end
 from app.control.jobs.state import WAITING, JobPhase, JobState, JobWork
 
 
 def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
     """Returns the status of a job's object; times in RFC 3339, without unknown values."""
-    end = predicted_end(state, work, now)
+    end = predict_end(state, work, now)
     found: dict[str, object] = {
         "phase": state.phase.value,
         "progress": round(min(1.0, state.done / work.units), 6),
@@ -71,17 +71,17 @@ def conditions(state: JobState, work: JobWork, now: datetime) -> list[dict[str, 
         _condition("Finished", *over, f"{state.done:g} of {work.units:g} {work.unit}"),
     ]
     if work.deadline is not None:
-        found.append(_condition("OnTime", *_on_time(state, work, now)))
+        found.append(_condition("OnTime", *_judge_deadline(state, work, now)))
     return found
 
 
-def _on_time(state: JobState, work: JobWork, now: datetime) -> tuple[str, str, str]:
+def _judge_deadline(state: JobState, work: JobWork, now: datetime) -> tuple[str, str, str]:
     assert work.deadline is not None
     deadline = _text(work.deadline)
     if state.phase is JobPhase.FINISHED and state.finished_at:
         late = state.finished_at > work.deadline
         return ("False" if late else "True", "Late" if late else "InTime", f"the deadline was {deadline}")
-    end = predicted_end(state, work, now) or soonest_end(state, work, now)
+    end = predict_end(state, work, now) or soonest_end(state, work, now)
     message = f"its deadline is {deadline}"
     if end:
         message = f"it is predicted to end at {_text(end)}; {message}"

@@ -150,22 +150,22 @@ class FigureCollector(Collector):
             "gpuwright_plan_bound_per_hour", "Lower bound on the cost of any correct plan.", now.bound_per_hour
         )
         yield _gauge("gpuwright_plan_gap_ratio", "Gap between cost and bound, as a share of the bound.", now.gap)
-        yield _by("gpuwright_held_back", "Changes held back, by reason.", "reason", now.held_back)
+        yield _make_family("gpuwright_held_back", "Changes held back, by reason.", "reason", now.held_back)
         states = "reporting, incomplete, silent, lost, reclaimed, mismatch or never"
-        yield _by("gpuwright_nodes", f"Nodes, by state: {states}.", "state", now.nodes)
-        yield _by("gpuwright_jobs", "Jobs, by phase.", "phase", now.jobs)
+        yield _make_family("gpuwright_nodes", f"Nodes, by state: {states}.", "state", now.nodes)
+        yield _make_family("gpuwright_jobs", "Jobs, by phase.", "phase", now.jobs)
         yield _gauge("gpuwright_releasable_nodes", "Nodes that could be returned.", now.releasable_nodes)
         yield _gauge("gpuwright_releasable_per_hour", "Savings if they were returned.", now.releasable_per_hour)
         yield from _services(now.services)
         yield from _copies(self.copies)
         yield from _tenants(now.tenants)
-        yield _by(
+        yield _make_family(
             "gpuwright_tenant_cost_per_hour",
             "Cost of its part of the plan's GPUs; the top 100 tenants, __others__, __idle__ and __unallocated__.",
             "tenant",
             now.cost_rates,
         )
-        yield _labelled(
+        yield _make_labelled_family(
             "gpuwright_profile_correction_ratio",
             "Reported execution time over profiled.",
             ["model", "variant", "gpu_type"],
@@ -224,14 +224,14 @@ def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFam
         ),
         ("gpuwright_service_shed_ratio", "Share of requests that the plan leaves to be answered 503.", "shed_share"),
     ):
-        yield _labelled(name, text, who, ((key, getattr(figures, field_name)) for key, figures in named))
-    yield _labelled(
+        yield _make_labelled_family(name, text, who, ((key, getattr(figures, field_name)) for key, figures in named))
+    yield _make_labelled_family(
         "gpuwright_slo_attainment_ratio",
         "Share of requests within the SLO.",
         who,
         ((key, figures.attainment) for key, figures in named if figures.attainment is not None),
     )
-    yield _labelled(
+    yield _make_labelled_family(
         "gpuwright_slo_burn_rate",
         "Late requests over those that the SLO allows, by window.",
         [*who, "window"],
@@ -246,7 +246,7 @@ def _copies(copies: Mapping[str, CopyCounts]) -> Iterator[GaugeMetricFamily]:
         ("gpuwright_service_running_copies", "Planned copies that run, by their nodes' reports.", "running"),
         ("gpuwright_service_routed_copies", "Planned copies that the gateway sends requests to.", "routed"),
     ):
-        yield _labelled(
+        yield _make_labelled_family(
             name, text, ["tenant", "service"], ((key, getattr(counts, field_name)) for key, counts in named)
         )
 
@@ -259,18 +259,20 @@ def _tenants(tenants: Mapping[str, TenantFigures]) -> Iterator[GaugeMetricFamily
         ("gpuwright_tenant_guarantee_gpus", "Guaranteed GPUs.", "guarantee_gpus"),
     ):
         values = ((tenant, getattr(figures, field_name)) for tenant, figures in tenants.items())
-        yield _labelled(name, text, ["tenant"], (([tenant], value) for tenant, value in values if value is not None))
+        yield _make_labelled_family(
+            name, text, ["tenant"], (([tenant], value) for tenant, value in values if value is not None)
+        )
 
 
 def _gauge(name: str, text: str, value: float | None) -> GaugeMetricFamily:
-    return _labelled(name, text, [], [([], value)] if value is not None else [])
+    return _make_labelled_family(name, text, [], [([], value)] if value is not None else [])
 
 
-def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    return _labelled(name, text, [label], (([word], value) for word, value in values.items()))
+def _make_family(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    return _make_labelled_family(name, text, [label], (([word], value) for word, value in values.items()))
 
 
-def _labelled(
+def _make_labelled_family(
     name: str, text: str, labels: list[str], values: Iterable[tuple[list[str], float]]
 ) -> GaugeMetricFamily:  # fmt: skip
     family = GaugeMetricFamily(name, text, labels=labels)

@@ -18,7 +18,7 @@ from app.control.domain.specs import slo_latency_ms, slo_percentile
 from app.control.jobs import job_readings
 from app.control.measure import metrics
 from app.control.observe.drift import Drift, ProfileCorrection, predict_running, profile_places
-from app.control.observe.drift.rows import from_row, to_row
+from app.control.observe.drift.rows import read_correction, write_correction
 from app.control.observe.loads import Loads, RecentLoad, ask_after, open_news
 from app.control.observe.loads.reports import ReceivedReport
 from app.control.observe.loads.trials import Trials
@@ -60,7 +60,7 @@ class ReportListener:
         with self._turn:
             self._loads, self._drift, self._trials = Loads(), self._make_drift(), Trials()
             self._loads.restore(courses)
-            self._drift.restore(map(from_row, known))
+            self._drift.restore(map(read_correction, known))
             self._unrecorded = {}
 
     def set_slos(self, declared: Sequence[DeclaredObject]) -> None:
@@ -199,7 +199,7 @@ def record_corrections(database: Database, epoch: int, changed: Sequence[Profile
     def write(connection: Connection) -> None:
         if not lease.is_newest(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
-        corrections.keep(connection, [to_row(correction, now) for correction in changed])
+        corrections.keep(connection, [write_correction(correction, now) for correction in changed])
         events.record(connection, alarms)
 
     database.write(write)

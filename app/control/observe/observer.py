@@ -99,7 +99,7 @@ class Observer:
             declared=declared,
             nodes=self._nodes(reading),
             in_force=target,
-            assigned=self._unfinished(in_force, target),
+            assigned=self._find_unfinished(in_force, target),
             expected=expecting(ForecastInput(at, declared, planned)),
             corrections={
                 f"{model}/{variant}/{gpu_type}": Correction(msgspec.convert(latency, Latency), *factors)
@@ -133,7 +133,7 @@ class Observer:
             reading.news, reading.is_held,
         )  # fmt: skip
 
-    def _unfinished(self, plan: PlanInForce | None, target: Desired) -> Desired | None:
+    def _find_unfinished(self, plan: PlanInForce | None, target: Desired) -> Desired | None:
         """Returns the assignments of a plan that is not fully rolled out; None if they are what it wants."""
         if plan is None or plan.state not in UNFINISHED:
             return None

@@ -30,7 +30,7 @@ def snapshot_parts(snapshot: Snapshot) -> list[bytes]:
         by_kind.setdefault(item.kind, []).append(item)
     whole = [head, *({"declared": of_kind} for _, of_kind in sorted(by_kind.items()))]
     whole += [{name: getattr(snapshot, name)} for name in PARTS]
-    return [_encoded(part) for part in (*whole, snapshot.in_force)]
+    return [_encode(part) for part in (*whole, snapshot.in_force)]
 
 
 def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
@@ -51,8 +51,8 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
     return plans.PlanDraft(
         lane=str(decision.lane),
         state=str(decision.state),
-        body=_encoded(make_finite(plan)),
-        desired=_encoded(decision.desired),
+        body=_encode(make_finite(plan)),
+        desired=_encode(decision.desired),
         snapshot=snapshot_parts(snapshot),
         reason=decision.reason,
         message=decision.message,
@@ -94,7 +94,7 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _encoded(value: object) -> bytes:
+def _encode(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 

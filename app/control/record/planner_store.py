@@ -218,7 +218,7 @@ class PlannerStore:
         """Returns the database's time, or the simulation's."""
         return self.database.read_simulated_moment() or self.database.read(clock.moment)
 
-    def proven_shapes(self) -> frozenset[str]:
+    def read_proven_shapes(self) -> frozenset[str]:
         """Returns the shapes whose first instance passed its trial."""
         return self.database.read(plans.read_proven_shapes)
 

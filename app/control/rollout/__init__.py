@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from app.control.rollout.advance import advance
-from app.control.rollout.life import after_outage, begin, roll_back
+from app.control.rollout.life import begin, restart_clocks, roll_back
 from app.control.rollout.order import find_blocked, has_order, order
 from app.control.rollout.rules import Advance, RolloutOrder, RolloutRules, RolloutState, WaitingChange
 
@@ -17,10 +17,10 @@ __all__ = [
     "RolloutState",
     "WaitingChange",
     "advance",
-    "after_outage",
     "begin",
     "find_blocked",
     "has_order",
     "order",
+    "restart_clocks",
     "roll_back",
 ]

@@ -16,11 +16,11 @@ from app.control.rollout.changes import NOTHING, InstanceChange, changes
 from app.control.rollout.check import StepFailure, check
 from app.control.rollout.falls import find_falls
 from app.control.rollout.last_resort import gives_way, is_stuck
-from app.control.rollout.making import as_set, in_turn, make, spell_waiting
+from app.control.rollout.making import apply_settings, make, sort_changes, spell_waiting
 from app.control.rollout.reporting import find_lagging, find_overdue
 from app.control.rollout.rules import Advance, RolloutNotice, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
-from app.control.rollout.starts import seen_starts
+from app.control.rollout.starts import read_seen_starts
 from app.control.rollout.stopping import StoppedSteps, stop_failed
 from app.control.rollout.swapped import release
 
@@ -40,7 +40,7 @@ def advance(
     that fails is taken back and stops its component. `trials` say how canaries answer.
     """
     seconds = now.timestamp()
-    given, assigned = assigned, _without_lost(assigned, target, observed)
+    given, assigned = assigned, _drop_lost(assigned, target, observed)
     assigned, leaving = release(assigned, target, rules.swapping, state.leaving, seconds)
     state = replace(state, leaving=leaving)
     reported = _look_at_steps(assigned, observed, state, rules, seconds, trials)
@@ -48,10 +48,10 @@ def advance(
     if reported.failures:
         found = stop_failed(target, assigned, state, reported.failures, rules, seconds)
         changed = _differing(found.assigned, given)
-        stopped, notices = _stopped(found, changed, reported.passed), (*reported.notices, *found.notices)
+        stopped, notices = _stop(found, changed, reported.passed), (*reported.notices, *found.notices)
         return replace(stopped, overdue=reported.overdue, notices=notices)
     scene = Scene(assigned, target, state, observed, rules, changes(assigned, target), seconds)
-    makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
+    makes, waits = make(scene, sort_changes(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
     stuck_since = (state.stuck_since or seconds) if waiting and is_stuck(scene, makes) else 0.0
     blocked = find_blocked_parts(scene, makes, waiting, state)
@@ -59,8 +59,8 @@ def advance(
     if yielding:
         scene.make(yielding)
         made = (*made, yielding.id)
-    freed = None if yielding else _freed(scene, waiting, state, blocked)
-    after, is_set = _with_settings(scene, target, observed)
+    freed = None if yielding else _free_room(scene, waiting, state, blocked)
+    after, is_set = _set_settings(scene, target, observed)
     changed = _differing(after, given)
     state_after = replace(
         state,
@@ -103,7 +103,7 @@ def _look_at_steps(
     trials: Mapping[str, CopyTrial],
 ) -> _ReportedSteps:  # fmt: skip
     lagging = find_lagging(state.lagging, observed, now)
-    checked = check(assigned, state.pending, state.leaving, observed, rules, now, lagging, seen_starts(state))
+    checked = check(assigned, state.pending, state.leaving, observed, rules, now, lagging, read_seen_starts(state))
     watched = canary.watch_canaries(state.canaries, assigned, checked.pending, observed, trials, rules, now)
     leaving, overdue = find_overdue(checked.leaving, observed, rules, now)
     state = replace(
@@ -130,12 +130,12 @@ def _yielding(scene: Scene, stuck_since: float, blocked: Blocked) -> InstanceCha
     return gives_way(scene, ids) if ids else None
 
 
-def _freed(scene: Scene, waiting: Sequence[WaitingChange], state: RolloutState, blocked: Blocked) -> Freed | None:
+def _free_room(scene: Scene, waiting: Sequence[WaitingChange], state: RolloutState, blocked: Blocked) -> Freed | None:
     ids = blocked.longer_than(scene.rules.blocked_seconds)
     return free(ids, waiting, scene.assigned, scene.target, state, scene.rules) if ids else None
 
 
-def _stopped(found: StoppedSteps, changed: Desired, passed: tuple[str, ...]) -> Advance:
+def _stop(found: StoppedSteps, changed: Desired, passed: tuple[str, ...]) -> Advance:
     first = found.stopped[0] if found.stopped else None
     return Advance(
         found.assigned,
@@ -154,7 +154,7 @@ def _differing(after: Desired, given: Desired) -> dict[str, NodeDesired]:
     return {node: wanted for node, wanted in after.items() if wanted != given.get(node)}
 
 
-def _without_lost(assigned: Desired, target: Desired, observed: FleetStatus) -> dict[str, NodeDesired]:
+def _drop_lost(assigned: Desired, target: Desired, observed: FleetStatus) -> dict[str, NodeDesired]:
     """Returns the assignments without unwanted instances of lost nodes, which are not waited for."""
     found = dict(assigned)
     for node in observed.lost & assigned.keys():
@@ -165,7 +165,7 @@ def _without_lost(assigned: Desired, target: Desired, observed: FleetStatus) -> 
     return found
 
 
-def _with_settings(scene: Scene, target: Desired, observed: FleetStatus) -> tuple[dict[str, NodeDesired], bool]:
+def _set_settings(scene: Scene, target: Desired, observed: FleetStatus) -> tuple[dict[str, NodeDesired], bool]:
     """Returns every node with devices and rules as they may be set now, and if all are as the target wants them."""
     unsettled: dict[str, set[int]] = defaultdict(set)  # GPUs, by node
     for change in scene.todo.values():
@@ -179,7 +179,7 @@ def _with_settings(scene: Scene, target: Desired, observed: FleetStatus) -> tupl
         if before == shall or node in observed.silent - observed.lost:
             is_set = is_set and before == shall
             continue
-        after = found[node] = as_set(scene, node, before, unsettled[node])
+        after = found[node] = apply_settings(scene, node, before, unsettled[node])
         is_set = is_set and {gpu.index: gpu for gpu in after.gpus} == {
             gpu.index: gpu for gpu in (shall.gpus if shall else ())
         }

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.events import Reason
 from app.control.rollout.changes import InstanceChange, components
-from app.control.rollout.keeping import without, without_instances
+from app.control.rollout.keeping import keep_instances, keep_owners
 from app.control.rollout.order import order
 from app.control.rollout.reporting import is_awaited
 from app.control.rollout.rules import LaggingNode, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
-from app.control.rollout.ties import under_way
+from app.control.rollout.ties import list_under_way
 
 MOST_NAMED = 3  # changes, in a message
 LONGEST_GAP_SECONDS = 15.0  # between two looks; after a longer one nothing counts as blocked before it
@@ -52,7 +52,7 @@ def find_blocked_parts(
     scene: Scene, made: Sequence[InstanceChange], waiting: Sequence[WaitingChange], state: RolloutState
 ) -> Blocked:
     """Returns the components that wait with nothing under way, and since when, which may be under an earlier plan."""
-    parts = list(_blocked_parts(scene, made, waiting, state.lagging)) if waiting else []
+    parts = list(_find_blocked_parts(scene, made, waiting, state.lagging)) if waiting else []
     if not parts:
         return Blocked((), {}, state.waited_seconds)
     since_last = scene.now - state.blocked_at
@@ -63,7 +63,7 @@ def find_blocked_parts(
     return Blocked(tuple(parts), since, waited, scene.now)
 
 
-def _blocked_parts(
+def _find_blocked_parts(
     scene: Scene,
     made: Sequence[InstanceChange],
     waiting: Sequence[WaitingChange],
@@ -71,7 +71,7 @@ def _blocked_parts(
 ) -> Iterator[Sequence[InstanceChange]]:
     leaving = {id_: gone for id_, gone in scene.leaving.items() if scene.now - gone.since < scene.rules.leaving_seconds}
     state = RolloutState((), scene.pending, leaving, scene.canaries)
-    moving = [*made, *under_way(scene.assigned, state, _rising(scene.observed))]
+    moving = [*made, *list_under_way(scene.assigned, state, _rising(scene.observed))]
     busy = {id(change) for change in moving}
     on_trial = {change.instance for change in waiting if change.reason == Reason.CANARY_FIRST}
     for part in components([*scene.todo.values(), *moving]):
@@ -100,10 +100,10 @@ def free(
     stuck = {held.service for held in found.stuck} & {change.owner for change in mine}
     goal: Desired = target
     if stuck:
-        goal = without(target, assigned, stuck)
+        goal = keep_owners(target, assigned, stuck)
     elif found.sequence == state.sequence:  # it was tried
         stuck = {change.owner for change in mine}
-        goal = without_instances(target, assigned, ids)
+        goal = keep_instances(target, assigned, ids)
     is_single = len(mine) == 1
     if stuck:
         what = f"{'it is' if is_single else 'they are'} left out until another plan"

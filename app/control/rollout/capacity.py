@@ -23,7 +23,9 @@ def serves(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool
     )
 
 
-def carried(instance: AssignedInstance, node: str, pending: PendingStep | None, observed: FleetStatus) -> float | None:
+def find_served_rate(
+    instance: AssignedInstance, node: str, pending: PendingStep | None, observed: FleetStatus
+) -> float | None:
     """Returns the rate it carries, during a hand-over the smaller of both copies; None while it does not serve."""
     if not serves(instance, node, observed):
         return None
@@ -50,7 +52,7 @@ class CapacityLedger:
             for instance in wanted.instances:
                 owner = instance.owner
                 if instance.service and owner in self._rate:
-                    found = self.now[instance.id] = carried(instance, node, pending.get(instance.id), observed)
+                    found = self.now[instance.id] = find_served_rate(instance, node, pending.get(instance.id), observed)
                     if found is not None:
                         self._rate[owner] += found
                         self._count[owner] += 1

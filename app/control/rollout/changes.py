@@ -77,7 +77,7 @@ def changes(assigned: Desired, target: Desired) -> list[InstanceChange]:
         before, after = assigned.get(node, NOTHING), target.get(node, NOTHING)
         if before.instances == after.instances:
             continue
-        found += _of_node(node, before, after)
+        found += _list_changes_of_node(node, before, after)
     for change in found:
         if change.kind is ChangeKind.STOP:
             places[change.id] = change.place
@@ -89,7 +89,7 @@ def changes(assigned: Desired, target: Desired) -> list[InstanceChange]:
     return found
 
 
-def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[InstanceChange]:
+def _list_changes_of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[InstanceChange]:
     old = {instance.id: instance for instance in before.instances}
     new = {instance.id: instance for instance in after.instances}
     for id_ in sorted({*old, *new}):
@@ -130,7 +130,7 @@ def has_other_batch(change: InstanceChange) -> bool:
     return (was.batch, was.batch_timeout_ms) != (shall.batch, shall.batch_timeout_ms)
 
 
-def with_instance(wanted: NodeDesired, id_: str, instance: AssignedInstance | None) -> NodeDesired:
+def put_instance(wanted: NodeDesired, id_: str, instance: AssignedInstance | None) -> NodeDesired:
     """Returns the node with this instance in place of the one with its id, or without it."""
     others = [other for other in wanted.instances if other.id != id_]
     lines = others if instance is None else sorted([*others, instance], key=lambda line: line.id)

@@ -10,7 +10,7 @@ from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
 from app.control.rollout.capacity import serves
 from app.control.rollout.changes import same_process
-from app.control.rollout.reporting import is_current, last_report, without_silence
+from app.control.rollout.reporting import forgive_silence, is_current, last_report
 from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, RolloutRules
 from app.control.rollout.starts import SeenStarts, start_limit, start_seconds
 
@@ -74,13 +74,13 @@ def check(
         if id_ not in there or there[id_][0] in observed.lost:
             continue
         node, instance = there[id_]
-        step = without_silence(before, node, observed, rules)
+        step = forgive_silence(before, node, observed, rules)
         if node in observed.silent:
             unfinished[id_] = replace(step, held_since=0.0)
             continue
         # What a node has reported says nothing of the time after it.
         look = _Look(instance, node, observed, rules, last_report(node, observed, now), lagging.get(node), seen)
-        if rest := _unfinished(step, look):
+        if rest := _check_unfinished(step, look):
             why = _failure(rest, look)
             if why and _is_first(rest) and _serves_alone(instance, node, assigned, observed):
                 continue  # in a shape other than assigned, but a bad copy is better than none
@@ -134,7 +134,7 @@ class _Look:
         return self.instance.profile_key(self.rules.gpu_types.get(self.node, ""))
 
 
-def _unfinished(step: PendingStep, look: _Look) -> PendingStep | None:
+def _check_unfinished(step: PendingStep, look: _Look) -> PendingStep | None:
     """Returns the step with its progress; None if it is finished, or was taken back and is no longer waited for."""
     patience = look.rules.leaving_seconds
     if step.before and same_process(step.before, look.instance):
@@ -146,8 +146,8 @@ def _unfinished(step: PendingStep, look: _Look) -> PendingStep | None:
     if is_finished or (step.returns and look.at - step.since >= patience):
         return None
     stage = _stage_of_new(step, look)
-    step = _progressed(step, stage, look.at)
-    return step if look.instance.job else _watched(step, look.status, stage != "assigned", look.at)
+    step = _note_progress(step, stage, look.at)
+    return step if look.instance.job else _watch(step, look.status, stage != "assigned", look.at)
 
 
 def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:
@@ -180,7 +180,7 @@ def _is_shaped(instance: AssignedInstance, status: InstanceStatus) -> bool:
     )
 
 
-def _watched(step: PendingStep, status: InstanceStatus | None, is_current: bool, now: float) -> PendingStep:
+def _watch(step: PendingStep, status: InstanceStatus | None, is_current: bool, now: float) -> PendingStep:
     if status is None or not is_current or not status.reason or status.reason in HARMLESS:
         return replace(step, held_since=0.0)
     return step if step.held_since else replace(step, held_since=now)
@@ -203,7 +203,7 @@ def _is_first(step: PendingStep) -> bool:
     return step.before is None or step.is_new
 
 
-def _progressed(step: PendingStep, stage: str, now: float) -> PendingStep:
+def _note_progress(step: PendingStep, stage: str, now: float) -> PendingStep:
     """Returns the step with the furthest stage that its new copy has reached: a restart is no progress."""
     reached = STAGES.index(stage)
     return replace(step, progress=reached, progress_at=now) if reached > step.progress else step

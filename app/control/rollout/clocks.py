@@ -11,7 +11,7 @@ from agents.contract.assignments import AssignedGpu, Frame
 from app.control.domain.desired import NodeDesired
 
 
-def raised(was: AssignedGpu, shall: AssignedGpu) -> AssignedGpu:
+def raise_settings(was: AssignedGpu, shall: AssignedGpu) -> AssignedGpu:
     """Returns the settings that suffice for what the device serves now and for what it is to serve.
 
     No frame leaves the clock to the device: nothing stated counts as the most.
@@ -37,7 +37,7 @@ def settings(
         elif before == after or index in settled or index not in there:
             found.append(after)
         else:
-            found.append(raised(before, after))
+            found.append(raise_settings(before, after))
     return tuple(gpu for gpu in found if gpu is not None)
 
 
@@ -45,7 +45,7 @@ def is_raised(assigned: NodeDesired | None, target: NodeDesired, index: int) -> 
     """Returns whether the device is already assigned the target's cap, and at least its clock."""
     was = next((gpu for gpu in assigned.gpus if gpu.index == index), None) if assigned else None
     shall = next((gpu for gpu in target.gpus if gpu.index == index), None)
-    return was is None or shall is None or raised(was, shall) == raised(was, was)
+    return was is None or shall is None or raise_settings(was, shall) == raise_settings(was, was)
 
 
 def _higher(frame: Frame | None, other: Frame | None) -> Frame | None:

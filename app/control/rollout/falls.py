@@ -19,7 +19,7 @@ from app.control.rollout.check import HARMLESS, StepFailure
 from app.control.rollout.many_down import DownCopy, DownFleet, find_silent, is_held, take_turns, watch_moves
 from app.control.rollout.reporting import is_current, last_report
 from app.control.rollout.rules import DownSpell, RolloutNotice, RolloutRules, RolloutState
-from app.control.rollout.starts import SeenStarts, seen_starts, start_limit
+from app.control.rollout.starts import SeenStarts, read_seen_starts, start_limit
 from app.control.rollout.suspects import STEADY_SECONDS, age_failures, note_failures
 
 MOST_TIMES = 3  # that a copy goes down before it falls at once
@@ -42,7 +42,7 @@ def find_falls(
     spells = dict(_spells(state.down, looked.down, assigned, observed, now))
     state = replace(state, down=spells, failures=age_failures(state.failures, looked.well, now))
     state, notices = watch_moves(state, looked.fleet, assigned, observed, rules, now)
-    seen = seen_starts(state)
+    seen = read_seen_starts(state)
     due = [found for id_, found in sorted(looked.fleet.copies.items()) if _is_due(found, spells[id_], rules, seen)]
     state, fallen = take_turns(state, [found for found in due if found.instance.owner not in rules.by_hand], now)
     state, stays = _tell_by_hand(state, due, rules)

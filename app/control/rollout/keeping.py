@@ -8,15 +8,15 @@ from dataclasses import replace
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.changes import NOTHING
-from app.control.rollout.clocks import raised
+from app.control.rollout.clocks import raise_settings
 
 
-def without(target: Desired, assigned: Desired, owners: Collection[str]) -> dict[str, NodeDesired]:
+def keep_owners(target: Desired, assigned: Desired, owners: Collection[str]) -> dict[str, NodeDesired]:
     """Returns the target, except that the instances of these owners stay as assigned."""
     return _keeping(target, assigned, lambda instance: instance.owner in owners)
 
 
-def without_instances(target: Desired, assigned: Desired, ids: Collection[str]) -> dict[str, NodeDesired]:
+def keep_instances(target: Desired, assigned: Desired, ids: Collection[str]) -> dict[str, NodeDesired]:
     """Returns the target, except that these instances stay as assigned."""
     return _keeping(target, assigned, lambda instance: instance.id in ids)
 
@@ -44,6 +44,6 @@ def _together(
     was = {gpu.index: gpu for gpu in before.gpus}
     shall = {gpu.index: gpu for gpu in after.gpus}
     for index in {gpu for instance in retained for gpu in instance.all_gpus} & was.keys():
-        shall[index] = raised(was[index], shall[index]) if index in shall else was[index]
+        shall[index] = raise_settings(was[index], shall[index]) if index in shall else was[index]
     lines = sorted([*retained, *wanted], key=lambda instance: instance.id)
     return replace(after, instances=tuple(lines), gpus=tuple(shall[index] for index in sorted(shall)))

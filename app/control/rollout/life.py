@@ -9,7 +9,7 @@ from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout.keeping import without
+from app.control.rollout.keeping import keep_owners
 from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 
@@ -31,7 +31,7 @@ def begin(before: RolloutState, assigned: Desired, target: Desired, rules: Rollo
     )
 
 
-def after_outage(state: RolloutState, since: float) -> RolloutState:
+def restart_clocks(state: RolloutState, since: float) -> RolloutState:
     """Returns the state after a time in which nothing could be reported or seen: every older clock begins at `since`.
 
     So nothing counts as late, missing or proven by what was last reported before.
@@ -72,7 +72,7 @@ def roll_back(
     was = {instance.owner for wanted in earlier.values() for instance in wanted.instances}
     since = {instance.owner for wanted in assigned.values() for instance in wanted.instances} - was
     waiting = set(_waiting(assigned, nodes))
-    target = without(earlier, assigned, since & set(declared))
+    target = keep_owners(earlier, assigned, since & set(declared))
     target = {
         node: replace(
             wanted,
@@ -82,7 +82,7 @@ def roll_back(
         for node, wanted in target.items()
     }
     gone = {held.service: held for held in _homeless(target, assigned, nodes)}
-    found = order(assigned, without(target, assigned, gone), rules)
+    found = order(assigned, keep_owners(target, assigned, gone), rules)
     return replace(found, stuck=(*gone.values(), *found.stuck))
 
 

@@ -16,7 +16,7 @@ from app.control.rollout.scene import Scene
 NONE: Mapping[str, Shortfall | None] = {}
 
 
-def in_turn(todo: Collection[InstanceChange], sequence: Sequence[str]) -> list[InstanceChange]:
+def sort_changes(todo: Collection[InstanceChange], sequence: Sequence[str]) -> list[InstanceChange]:
     """Sorts changes: those in the sequence first, in its order; the others as usual."""
     rank = {id_: place for place, id_ in enumerate(sequence)}
     return sorted(usually(todo), key=lambda change: rank.get(change.id, len(rank)))
@@ -58,7 +58,7 @@ def spell_waiting(waiting: Iterable[tuple[InstanceChange, Shortfall | None]]) ->
     )
 
 
-def as_set(scene: Scene, node: str, before: NodeDesired | None, unsettled: Collection[int]) -> NodeDesired:
+def apply_settings(scene: Scene, node: str, before: NodeDesired | None, unsettled: Collection[int]) -> NodeDesired:
     """Returns the node with devices and rules as they may be set now; on unsettled GPUs changes are still to come."""
     shall = scene.target.get(node)
     lines = before.instances if before else ()

@@ -10,7 +10,7 @@ from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.mode import ADVISORY, APPROVE, AUTO, FleetModes
 from app.control.rollout.changes import changes
-from app.control.rollout.keeping import without
+from app.control.rollout.keeping import keep_owners
 from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutRules
 
@@ -64,7 +64,7 @@ def _part(
     }
     if not held:
         return replace(decision, state=state)
-    found = order(in_force, without(decision.desired, in_force, held), rules)
+    found = order(in_force, keep_owners(decision.desired, in_force, held), rules)
     # A change whose place is still taken by what is held back waits with it.
     stays = {stuck.service: stuck for stuck in found.stuck if stuck.service not in held}
     services = tuple(sorted({change.owner for change in changes(in_force, found.target)}))

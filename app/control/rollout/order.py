@@ -11,12 +11,12 @@ from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components
-from app.control.rollout.keeping import without
-from app.control.rollout.rehearsal import Rehearsal, rehearsed
+from app.control.rollout.keeping import keep_owners
+from app.control.rollout.rehearsal import Rehearsal, rehearse
 from app.control.rollout.room import GpuLimits, is_over_full, shortfall_on
 from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
-from app.control.rollout.search import MOST_CHANGES, narrowed, search
+from app.control.rollout.search import MOST_CHANGES, narrow_to_parts, search
 
 GENTLE_ROUNDS = 3  # that hold back only changes that lack room themselves; after them all others are held back too
 
@@ -28,9 +28,9 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
     goal: Desired = _possible(assigned, target, held, rules)
     turn = 0
     while True:
-        rehearsal = rehearsed(assigned, goal, rules)
+        rehearsal = rehearse(assigned, goal, rules)
         if rehearsal.waiting:
-            rehearsal = _searched(assigned, goal, rules, rehearsal)
+            rehearsal = _search_order(assigned, goal, rules, rehearsal)
         if not rehearsal.waiting:
             return RolloutOrder(tuple(held.values()), goal, _worth_keeping(assigned, goal, rehearsal.made))
         turn += 1
@@ -46,12 +46,12 @@ def has_order(assigned: Desired, target: Desired, rules: RolloutRules) -> bool:
 def find_blocked(assigned: Desired, target: Desired, rules: RolloutRules) -> tuple[WaitingChange, ...]:
     """Returns what still waits after a rehearsal; nothing if that, or a search beyond it, leads to the whole target."""
     rules = replace(rules, unproven=frozenset())
-    rehearsal = rehearsed(assigned, target, rules)
-    leads = not rehearsal.waiting or not _searched(assigned, target, rules, rehearsal, only_all=True).waiting
+    rehearsal = rehearse(assigned, target, rules)
+    leads = not rehearsal.waiting or not _search_order(assigned, target, rules, rehearsal, only_all=True).waiting
     return () if leads else rehearsal.waiting
 
 
-def _searched(
+def _search_order(
     assigned: Desired, target: Desired, rules: RolloutRules, rehearsal: Rehearsal, *, only_all: bool = False
 ) -> Rehearsal:
     """Returns a rehearsal in which a search beyond the next step frees stuck changes, if it finds a way.
@@ -64,7 +64,7 @@ def _searched(
     if only_all and len(knots) < len(parts):
         return rehearsal
     found: dict[str, list[str]] = {}
-    for part, start, goal in zip(knots, narrowed(assigned, knots), narrowed(target, knots), strict=True):
+    for part, start, goal in zip(knots, narrow_to_parts(assigned, knots), narrow_to_parts(target, knots), strict=True):
         way = search(part, start, goal, rules)
         if way is None and only_all:
             return rehearsal
@@ -74,7 +74,7 @@ def _searched(
         return rehearsal
     sequence = [id_ for id_ in rehearsal.made if id_ not in found]
     sequence += [id_ for way in {id(way): way for way in found.values()}.values() for id_ in way]
-    other = rehearsed(assigned, target, rules, sequence)
+    other = rehearse(assigned, target, rules, sequence)
     return other if len(other.waiting) < len(rehearsal.waiting) else rehearsal
 
 
@@ -136,14 +136,14 @@ def _held(owner: str, lacks: Shortfall) -> HeldBackChange:
 def _possible(assigned: Desired, target: Desired, held: dict[str, HeldBackChange], rules: RolloutRules) -> Desired:
     """Returns the target without held-back changes, and without changes whose place then stays taken."""
     while True:
-        goal = without(target, assigned, held) if held else target
-        added = {crowded.service: crowded for crowded in _crowded_out(assigned, goal, held, rules)}
+        goal = keep_owners(target, assigned, held) if held else target
+        added = {crowded.service: crowded for crowded in _list_crowded_out(assigned, goal, held, rules)}
         if not added:
             return goal
         held |= added
 
 
-def _crowded_out(
+def _list_crowded_out(
     assigned: Desired, goal: Desired, held: Collection[str], rules: RolloutRules
 ) -> Iterator[HeldBackChange]:
     """Yields the owners of arrivals on GPUs that cannot hold them all; jobs give way to services."""

@@ -37,7 +37,7 @@ def _differences(then: Snapshot, now: Snapshot) -> Iterator[str]:
             yield f"a copy of {owner} failed"
     for service, expected in sorted(then.expected.items()):
         rate = now.expected.get(service)
-        if rate is not None and not _in_band(expected, rate.rate_per_second):
+        if rate is not None and not _is_in_band(expected, rate.rate_per_second):
             yield f"{service} is expected at {rate.rate_per_second:g} requests/s; it was {expected.rate_per_second:g}"
 
 
@@ -54,7 +54,7 @@ def _usable(facts: NodeStatus | None) -> tuple[object, ...] | None:
     )
 
 
-def _in_band(then: ExpectedLoad, rate: float) -> bool:
+def _is_in_band(then: ExpectedLoad, rate: float) -> bool:
     low = min(then.low or then.rate_per_second, then.rate_per_second * (1 - NOISE_SHARE))
     high = max(then.high or then.rate_per_second, then.rate_per_second * (1 + NOISE_SHARE))
     return low <= rate <= high

@@ -14,7 +14,7 @@ from agents.contract.fits import Shortfall
 from app.control.domain.desired import Desired
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes
-from app.control.rollout.making import as_set, in_turn, make, spell_waiting
+from app.control.rollout.making import apply_settings, make, sort_changes, spell_waiting
 from app.control.rollout.rules import RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 
@@ -28,14 +28,14 @@ class Rehearsal:
     waiting: tuple[WaitingChange, ...]  # empty if the target was reached
 
 
-def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence: Sequence[str] = ()) -> Rehearsal:
+def rehearse(assigned: Desired, target: Desired, rules: RolloutRules, sequence: Sequence[str] = ()) -> Rehearsal:
     """Runs rounds until no further change can be made.
 
     Changes in the sequence are checked in every round: others wait for them.
     """
     stage = _Stage(assigned, target, rules)
     ranked = frozenset(sequence)
-    todo = in_turn(stage.todo.values(), sequence)
+    todo = sort_changes(stage.todo.values(), sequence)
     turn = {change.id: place for place, change in enumerate(todo)}
     order: list[str] = []
     waiting: dict[str, Shortfall | None] = {}
@@ -82,7 +82,7 @@ class _Stage(Scene):
         reset = set()
         for node in sorted(self._due | under_way):
             before = self.assigned.get(node)
-            after = as_set(self, node, before, busy[node])
+            after = apply_settings(self, node, before, busy[node])
             if after != before:
                 self.assigned[node] = after
                 reset.add(node)

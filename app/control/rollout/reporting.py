@@ -22,7 +22,7 @@ def is_current(node: str, observed: FleetStatus) -> bool:
     return observed.generations.get(node, 0) >= observed.assigned_generations.get(node, 0)
 
 
-def without_silence(step: PendingStep, node: str, observed: FleetStatus, rules: RolloutRules) -> PendingStep:
+def forgive_silence(step: PendingStep, node: str, observed: FleetStatus, rules: RolloutRules) -> PendingStep:
     """Returns the step, which begins again when its node reports after a silence, for a few times."""
     reported_at = observed.reported_at.get(node, 0.0)
     since_last = reported_at - max(step.since, step.reported_at)

@@ -92,10 +92,10 @@ class Scene:
         return instance.profile_key(self.rules.gpu_types.get(node, "")) not in self._unproven
 
     def _copies(self, instance: AssignedInstance) -> list[AssignedInstance]:
-        before = self._handed_over(instance)
+        before = self._find_old_shape(instance)
         return [instance, before] if before else [instance]
 
-    def _handed_over(self, instance: AssignedInstance) -> AssignedInstance | None:
+    def _find_old_shape(self, instance: AssignedInstance) -> AssignedInstance | None:
         """Returns the shape of the old process, if the instance still has one next to the new one."""
         pending = self.pending.get(instance.id)
         return pending.before if pending and pending.before and not same_process(pending.before, instance) else None
@@ -118,11 +118,11 @@ class Scene:
                     return Shortfall("hand_over_under_way", "another hand-over on its GPU has to finish first")
                 return (
                     self.room_for(change)
-                    or self._on_trial(change)
+                    or self._check_trial(change)
                     or self._would_lack(change, change.instance.rate_per_second, 0)
                 )
             case ChangeKind.START:
-                return self.room_for(change) or self._on_trial(change)
+                return self.room_for(change) or self._check_trial(change)
 
     def _is_under_way(self, change: InstanceChange) -> bool:
         """Returns whether a starting copy is worth waiting for; one that has only just begun is replaced at once."""
@@ -183,7 +183,7 @@ class Scene:
         wanted = self.assigned.get(change.node, NOTHING).instances
         here = set(change.instance.all_gpus)
         others = [line for line in wanted if line.service and line.id != change.id and here & {*line.all_gpus}]
-        return any(self._handed_over(line) for line in others)
+        return any(self._find_old_shape(line) for line in others)
 
     def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
         """Returns what its new copy lacks on its GPU now, or without the given instance."""
@@ -204,7 +204,7 @@ class Scene:
             self._limits_of[node] = known
         return self._limits_of[node]
 
-    def _on_trial(self, change: InstanceChange) -> Shortfall | None:
+    def _check_trial(self, change: InstanceChange) -> Shortfall | None:
         key = change.instance.profile_key(self.rules.gpu_types.get(change.node, ""))
         if key not in self._unproven or change.owner not in self._trusted - self.rules.hurried:
             return None

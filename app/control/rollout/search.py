@@ -13,7 +13,7 @@ from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.capacity import Counted
 from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange, job_starts
-from app.control.rollout.clocks import raised
+from app.control.rollout.clocks import raise_settings
 from app.control.rollout.queue import usually
 from app.control.rollout.room import shortfall_on
 from app.control.rollout.rules import RolloutRules, RolloutState
@@ -34,7 +34,7 @@ def search(part: Sequence[InstanceChange], start: Desired, goal: Desired, rules:
     return None if knot.is_hopeless() else _deeper(knot, todo, {}, _Looks(), set())
 
 
-def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> list[dict[str, NodeDesired]]:
+def narrow_to_parts(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> list[dict[str, NodeDesired]]:
     """Returns, for each part, the assignments that matter to it: on its GPUs, and of its services."""
     of: dict[object, int] = {}
     for number, part in enumerate(parts):
@@ -211,5 +211,5 @@ def _fast(assigned: NodeDesired, target: NodeDesired | None) -> NodeDesired:
     """Returns the node with its clocks raised: that comes first, so it blocks nothing."""
     was = {gpu.index: gpu for gpu in assigned.gpus}
     shall = {gpu.index: gpu for gpu in (target or NOTHING).gpus}
-    gpus = tuple(raised(gpu, shall.get(index, gpu)) for index, gpu in was.items())
+    gpus = tuple(raise_settings(gpu, shall.get(index, gpu)) for index, gpu in was.items())
     return replace(assigned, gpus=gpus)

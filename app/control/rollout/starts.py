@@ -24,7 +24,7 @@ class SeenStarts:
     retried: frozenset[str] = frozenset()  # instances that were late once
 
 
-def seen_starts(state: RolloutState) -> SeenStarts:
+def read_seen_starts(state: RolloutState) -> SeenStarts:
     """Returns the starts that a rollout remembers."""
     moments = {(failure.owner, failure.at) for failure in state.failures if not failure.is_past}
     return SeenStarts(state.longest_starts, Counter(owner for owner, _ in moments), frozenset(state.retried))

@@ -9,13 +9,13 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
-from app.control.rollout.changes import changes, components, with_instance
+from app.control.rollout.changes import changes, components, put_instance
 from app.control.rollout.check import StepFailure
-from app.control.rollout.keeping import without_instances
+from app.control.rollout.keeping import keep_instances
 from app.control.rollout.room import GpuLimits, shortfall_on
 from app.control.rollout.rules import Leaving, PendingStep, RolloutNotice, RolloutRules, RolloutState
 from app.control.rollout.suspects import note_failures
-from app.control.rollout.ties import under_way
+from app.control.rollout.ties import list_under_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ def stop_failed(
     retried = tuple(failure for failure in failures if _has_another_try(failure, state))
     stopped = tuple(failure for failure in failures if failure not in retried)
     ids = {failure.instance for failure in stopped}
-    left_out = _tied_to(ids, target, assigned, state) if ids else set()
+    left_out = _find_tied(ids, target, assigned, state) if ids else set()
     fallen = {failure.instance for failure in stopped if failure.reason is Reason.INSTANCE_DOWN}
     fallen |= {id_ for id_, spell in state.down.items() if not spell.up_since}  # their old shape would not run either
-    after, state = taken_back(assigned, state, [failure.instance for failure in failures], fallen, rules, now)
+    after, state = take_back(assigned, state, [failure.instance for failure in failures], fallen, rules, now)
     state = replace(state, retried=(*state.retried, *(failure.instance for failure in retried)))
     if not ids:
         return StoppedSteps(after, target, state, retried)
@@ -59,7 +59,7 @@ def stop_failed(
     state, suspected = note_failures(state, _find_failures(assigned, stopped, now), now)
     return StoppedSteps(
         assigned=after,
-        target=without_instances(target, after, left_out),
+        target=keep_instances(target, after, left_out),
         state=replace(state, left_out=tuple(sorted({*state.left_out, *owners}))),
         retried=retried,
         stopped=stopped,
@@ -71,12 +71,12 @@ def _has_another_try(failure: StepFailure, state: RolloutState) -> bool:
     return failure.reason is Reason.STEP_TIMED_OUT and failure.instance not in state.retried
 
 
-def _tied_to(ids: Collection[str], target: Desired, assigned: Desired, state: RolloutState) -> set[str]:
+def _find_tied(ids: Collection[str], target: Desired, assigned: Desired, state: RolloutState) -> set[str]:
     """Returns these instances, and those whose changes share a component with theirs: by GPUs and services."""
     todo = changes(assigned, target)
     waiting = {change.id for change in todo}
     found = set(ids)
-    for part in components([*todo, *under_way(assigned, state, ids)]):
+    for part in components([*todo, *list_under_way(assigned, state, ids)]):
         if any(change.id in ids for change in part):
             found |= {change.id for change in part} & waiting
     return found
@@ -115,7 +115,7 @@ def _owners(assigned: Desired, target: Desired, ids: Collection[str]) -> tuple[s
     return tuple(sorted({line.owner for wanted in everywhere for line in wanted.instances if line.id in ids}))
 
 
-def taken_back(
+def take_back(
     assigned: Desired, state: RolloutState, failed: Collection[str], fallen: Collection[str], rules: RolloutRules,
     now: float,
 ) -> tuple[dict[str, NodeDesired], RolloutState]:  # fmt: skip
@@ -140,7 +140,7 @@ def taken_back(
                 continue  # its old shape no longer has room, and a bad copy is better than none
             else:
                 pending[instance.id] = PendingStep(now, instance, returns=True)
-            after[node] = with_instance(after[node], instance.id, was)
+            after[node] = put_instance(after[node], instance.id, was)
     canaries = {key: canary for key, canary in state.canaries.items() if canary.instance not in failed}
     return after, replace(state, pending=pending, leaving=leaving, canaries=canaries)
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import msgspec
 
 from app.control.domain.desired import Desired, NodeDesired
-from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange, with_instance
+from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange, put_instance
 from app.control.rollout.rules import Leaving
 
 
 def make_change(before: NodeDesired, change: InstanceChange, target: NodeDesired) -> NodeDesired:
     """Returns the node with the change made. A job that the target keeps in host memory goes there as it stops."""
-    after = with_instance(before, change.id, change.after)
+    after = put_instance(before, change.id, change.after)
     if change.kind is ChangeKind.STOP and change.before and goes_to_host(change.id, target):
         return replace(after, swapped=tuple(sorted([*after.swapped, change.before], key=lambda line: line.id)))
     return after

@@ -9,7 +9,7 @@ from app.control.rollout.changes import ChangeKind, InstanceChange
 from app.control.rollout.rules import RolloutState
 
 
-def under_way(assigned: Desired, state: RolloutState, ids: Collection[str]) -> list[InstanceChange]:
+def list_under_way(assigned: Desired, state: RolloutState, ids: Collection[str]) -> list[InstanceChange]:
     """Returns the changes that were assigned and are not finished, and those of these instances."""
     busy = {*ids, *state.pending, *(canary.instance for canary in state.canaries.values())}
     found = [

@@ -57,7 +57,7 @@ class AddMissing(Aside):
         began = time.monotonic()
         try:
             if has_language_models(self.problem):
-                return added(self.problem.with_rates(self.rates))
+                return add_to_running(self.problem.with_rates(self.rates))
             plan, _ = _read(self.problem).add(self.rates)
         except Exception as error:  # a bug of the greedy is reported, and the last plan stays in force
             _prepared.clear()
@@ -73,14 +73,14 @@ def _read(problem: Problem) -> FleetDelta:
     return _prepared[0]
 
 
-def added(problem: Problem) -> SolverAnswer:
+def add_to_running(problem: Problem) -> SolverAnswer:
     """Returns the running plan with what it leaves unserved, found in the caller's process."""
     from solvers.hetsev.fleet import add_missing
-    from solvers.planning.parts.models import beside_wide
+    from solvers.planning.parts.models import plan_beside_models
 
     began = time.monotonic()
     try:
-        plan = beside_wide(problem, add_missing) if has_language_models(problem) else add_missing(problem)
+        plan = plan_beside_models(problem, add_missing) if has_language_models(problem) else add_missing(problem)
     except Exception as error:
         return SolverAnswer(SolveOutcome.WRONG, None, f"{type(error).__name__}: {error}")
     return SolverAnswer(SolveOutcome.SOLVED, plan, seconds=time.monotonic() - began)

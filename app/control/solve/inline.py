@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
-from app.control.solve.adding import added
+from app.control.solve.adding import add_to_running
 from app.control.solve.orders import (
     FindBatches,
     Follow,
@@ -17,10 +17,10 @@ from app.control.solve.orders import (
     Solve,
     batches_found,
     batches_made,
-    followed,
-    prepared,
-    repeated,
-    solved,
+    follow_rates,
+    prepare_replanner,
+    repeat_plan,
+    solve_order,
     spell_error,
 )
 from app.manifests.model import JSON
@@ -43,11 +43,11 @@ class Inline:
         """Returns the plan after so many steps; seconds do not count."""
         meanwhile()
         order = Solve(problem, None, WORK if work is None else work, seed, bounds_of_others=self.bounds_of_others)
-        return solved(order, alone=True)
+        return solve_order(order, alone=True)
 
     def repeat(self, problem: Problem, counted: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
         """Returns the plan that was found by the work that was counted."""
-        return repeated(Repeat(problem, counted))
+        return repeat_plan(Repeat(problem, counted))
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
         """Does nothing: no plan is kept warm here."""
@@ -55,14 +55,14 @@ class Inline:
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         """Returns the plan with the changes that new rates need."""
         try:
-            replanner = prepared(Prepare(problem, plan))
+            replanner = prepare_replanner(Prepare(problem, plan))
         except Exception as error:  # as in the solver's process
             return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error))
-        return followed(replanner, Follow(rates))
+        return follow_rates(replanner, Follow(rates))
 
     def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
         """Returns the running plan with what it leaves unserved."""
-        return added(problem)
+        return add_to_running(problem)
 
     def find_batches(
         self,

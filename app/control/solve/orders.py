@@ -15,7 +15,7 @@ from solvers.planners.names import JOINT
 from solvers.planners.portfolio import ask_others
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.beside import has_language_models
-from solvers.planning.parts import divided_as
+from solvers.planning.parts import divide_as
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, Instance, Knowledge, Node, Problem, Profile, RunningState, Service
 from solvers.planning.replay import replay_plan
@@ -96,17 +96,17 @@ class SearchMemory:
     kept: KeptSearch | None = None
 
 
-def solved(order: Solve, *, alone: bool = False, memory: SearchMemory | None = None) -> SolverAnswer:
+def solve_order(order: Solve, *, alone: bool = False, memory: SearchMemory | None = None) -> SolverAnswer:
     """Finds the best plan within the budget. It counts the steps, so that it can be repeated without a clock.
 
     What the memory holds makes the bound higher; the plan of a step does not depend on it.
     """
-    began, without_answer = time.monotonic(), counted_before(order)
+    began, without_answer = time.monotonic(), count_before(order)
 
     def made() -> SolverAnswer:
         if order.problem.policy.planner != JOINT:
             without_answer["planner"] = order.problem.policy.planner
-            return _planned(order, alone=alone)
+            return _plan(order, alone=alone)
         budget = SolveBudget(order.seconds, order.work, order.seed, order.patience_seconds)
         kept = memory.kept if memory else None
         found = find(order.problem, budget, alone=alone, others=ask_others, kept=kept)
@@ -123,10 +123,10 @@ def solved(order: Solve, *, alone: bool = False, memory: SearchMemory | None = N
         cut = f"the time ran out after step {found.work}" if is_short else ""
         return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, counted, time.monotonic() - began, found.duals)
 
-    return _as_outcome(made, without_answer, began)
+    return _make_outcome(made, without_answer, began)
 
 
-def _planned(order: Solve, *, alone: bool) -> SolverAnswer:
+def _plan(order: Solve, *, alone: bool) -> SolverAnswer:
     """Asks the planner that the policy names; what it knew is counted, too."""
     from solvers.planners.ask import find_plan
 
@@ -146,29 +146,29 @@ def _planned(order: Solve, *, alone: bool) -> SolverAnswer:
 
 def briefly(problem: Problem) -> Problem:
     """Returns the problem with a short horizon, so that only needed changes pay."""
-    return with_horizon(problem, min(problem.policy.horizon_minutes, BRIEF_MINUTES))
+    return set_horizon(problem, min(problem.policy.horizon_minutes, BRIEF_MINUTES))
 
 
-def with_horizon(problem: Problem, minutes: float) -> Problem:
+def set_horizon(problem: Problem, minutes: float) -> Problem:
     """Returns the problem with another time within which changes are to repay their churn."""
     return replace(problem, policy=replace(problem.policy, horizon_minutes=minutes))
 
 
-def with_knowledge(problem: Problem, knowledge: Knowledge) -> Problem:
+def set_knowledge(problem: Problem, knowledge: Knowledge) -> Problem:
     """Returns the problem with what planners remember."""
     return replace(problem, state=replace(problem.state or RunningState(), knowledge=knowledge))
 
 
-def counted_before(order: Solve) -> dict[str, JSON]:
+def count_before(order: Solve) -> dict[str, JSON]:
     """Returns what is known of the work of an order that got no answer."""
     return {"seed": order.seed, "work": order.work}
 
 
-def repeated(order: Repeat) -> SolverAnswer:
+def repeat_plan(order: Repeat) -> SolverAnswer:
     """Finds the same plan by the same steps."""
     began, counted = time.monotonic(), order.counted
     if "planner" in counted:
-        return _as_outcome(lambda: _repeat_plan(order), counted, began)
+        return _make_outcome(lambda: _repeat_plan(order), counted, began)
 
     def made() -> SolverAnswer:
         seed, work = counted["seed"], counted["work"]
@@ -176,31 +176,31 @@ def repeated(order: Repeat) -> SolverAnswer:
         assert isinstance(work, int)
         minutes = counted["horizonMinutes"]
         assert isinstance(minutes, int | float)
-        problem = with_horizon(order.problem, minutes)
+        problem = set_horizon(order.problem, minutes)
         plan = replay_plan(problem, seed, work, is_exact=bool(counted["exact"]), others=ask_others)
         return SolverAnswer(SolveOutcome.SOLVED, plan, "", counted, time.monotonic() - began)
 
-    return _as_outcome(made, counted, began)
+    return _make_outcome(made, counted, began)
 
 
 def _repeat_plan(order: Repeat) -> SolverAnswer:
     from solvers.planners.ask import find_plan
 
     counted: Mapping[str, Any] = order.counted
-    problem = with_knowledge(with_horizon(order.problem, counted["horizonMinutes"]), counted["knowledge"])
+    problem = set_knowledge(set_horizon(order.problem, counted["horizonMinutes"]), counted["knowledge"])
     budget = SolveBudget(None, counted["work"], counted["seed"])
     found = find_plan(problem, counted["planner"], budget, bounds=False)
     return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", counted, knowledge=found.knowledge)
 
 
-def prepared(order: Prepare) -> WarmReplanner:
+def prepare_replanner(order: Prepare) -> WarmReplanner:
     """Returns a replanner that holds the plan ready to be followed."""
     from solvers.planning.parts.models import replanner_of
 
     return replanner_of(order.problem, order.plan)
 
 
-def followed(replanner: WarmReplanner, order: Follow) -> SolverAnswer:
+def follow_rates(replanner: WarmReplanner, order: Follow) -> SolverAnswer:
     """Adapts the plan to new rates. The replanner cannot be used again: its next answer would start from this one.
 
     The answer depends on problem, plan and rates alone, so that a replay can reproduce it.
@@ -211,7 +211,7 @@ def followed(replanner: WarmReplanner, order: Follow) -> SolverAnswer:
         reasons = "; ".join(replanner.change(order.rates).reasons)
         return SolverAnswer(SolveOutcome.SOLVED, replanner.plan, reasons, seconds=time.monotonic() - began)
 
-    return _as_outcome(made, {}, began)
+    return _make_outcome(made, {}, began)
 
 
 def batches_found(order: FindBatches) -> SolverAnswer:
@@ -224,7 +224,7 @@ def batches_found(order: FindBatches) -> SolverAnswer:
     def made() -> SolverAnswer:
         if has_language_models(order.problem):
             return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began)  # full plans alone move things
-        division = divided_as(order.problem, order.plan)
+        division = divide_as(order.problem, order.plan)
         problem, plan = (division.problem, division.of_plan(order.plan)) if division else (order.problem, order.plan)
         found = find_batches(
             problem, plan, order.known, tries=order.tries, seed=order.seed,
@@ -233,7 +233,7 @@ def batches_found(order: FindBatches) -> SolverAnswer:
         counted: dict[str, JSON] = {"checks": time_left.checks}
         return SolverAnswer(SolveOutcome.SOLVED, counted=counted, seconds=time.monotonic() - began, batches=found)
 
-    return _as_outcome(made, {}, began)
+    return _make_outcome(made, {}, began)
 
 
 @dataclass(slots=True)
@@ -264,10 +264,10 @@ def batches_made(order: MakeBatches) -> SolverAnswer:
         plan = make_batches(order.problem, order.plan, order.groups)
         return SolverAnswer(SolveOutcome.SOLVED, plan, seconds=time.monotonic() - began)
 
-    return _as_outcome(made, {}, began)
+    return _make_outcome(made, {}, began)
 
 
-def _as_outcome(made: Callable[[], SolverAnswer], counted: Mapping[str, JSON], began: float) -> SolverAnswer:
+def _make_outcome(made: Callable[[], SolverAnswer], counted: Mapping[str, JSON], began: float) -> SolverAnswer:
     try:
         return made()
     except Exception as error:  # a solver's bug is reported, and the last plan stays in force

@@ -49,7 +49,7 @@ class SolverProcess:
 
     def start(self) -> Future[WorkerProcess]:
         """Starts the process, without waiting until it is warm."""
-        return self._thread.submit(self._started)
+        return self._thread.submit(self._start_worker)
 
     def ask(self, order: object, seconds: float) -> Future[Any]:
         """Returns its answer in the future; or WorkerDied, or WorkerLate."""
@@ -74,24 +74,24 @@ class SolverProcess:
         self._thread.submit(self._end).result()  # the thread stays, to refuse callers that wait for a turn
 
     def _ask(self, order: object, seconds: float) -> object:
-        process = self._started()
+        process = self._start_worker()
         with process.within(seconds):
             process.send_pickled(self._kept.pickle_order(order))
             return process.receive()
 
-    def _started(self) -> WorkerProcess:
+    def _start_worker(self) -> WorkerProcess:
         if self._is_closed:
             raise WorkerDied("the solver is closed")
         if self._process and self._process.is_alive():
             return self._process
         self._end()
         try:
-            return self._launched()
+            return self._launch()
         finally:
             self._is_compiling = False
             self._told.set()
 
-    def _launched(self) -> WorkerProcess:
+    def _launch(self) -> WorkerProcess:
         numbers = (os.getpid(), self.nice, self.cores, int(self.is_warm))
         words = ["app.control.solve.child", *map(str, numbers), *self.needed]
         process = self._process = WorkerProcess("the solver's process", words, {**os.environ, **ONE_THREAD})

@@ -18,10 +18,10 @@ from app.control.solve.orders import (
     Solve,
     batches_found,
     batches_made,
-    followed,
-    prepared,
-    repeated,
-    solved,
+    follow_rates,
+    prepare_replanner,
+    repeat_plan,
+    solve_order,
     spell_error,
 )
 from solvers.compiled import read_all
@@ -52,9 +52,9 @@ class Serving:
             case Aside():
                 return order.answered()
             case Solve():
-                return solved(order, memory=self._memory)
+                return solve_order(order, memory=self._memory)
             case Repeat():
-                return repeated(order)
+                return repeat_plan(order)
             case Prepare():
                 return self._prepare(order)
             case Follow():
@@ -67,7 +67,7 @@ class Serving:
     def _prepare(self, order: Prepare) -> SolverAnswer:
         self._warm, self._base = None, order.base
         try:
-            self._warm = prepared(order)
+            self._warm = prepare_replanner(order)
         except Exception as error:  # the next order to follow gets this as its answer
             return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error))
         return SolverAnswer(SolveOutcome.SOLVED, None)  # the caller has the plan already
@@ -81,4 +81,4 @@ class Serving:
 
 
 def _once(warm: WarmReplanner, order: Follow) -> Iterator[SolverAnswer]:
-    yield followed(warm, order)
+    yield follow_rates(warm, order)

@@ -11,7 +11,7 @@ from time import monotonic
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.adding import AddingProcess
-from app.control.solve.orders import FindBatches, Follow, MakeBatches, Prepare, Repeat, Solve, counted_before
+from app.control.solve.orders import FindBatches, Follow, MakeBatches, Prepare, Repeat, Solve, count_before
 from app.control.solve.process import SolverProcess
 from app.manifests.model import JSON
 from app.worker.process import WorkerDied, WorkerLate
@@ -54,8 +54,8 @@ class Solver:
         order = Solve(problem, seconds, work, seed)
         if self.full.is_compiling():
             meanwhile()
-            return SolverAnswer(SolveOutcome.COMPILING, None, "", counted_before(order))
-        return _answer_of(self.full, order, seconds + self._grace_seconds, counted_before(order), meanwhile)
+            return SolverAnswer(SolveOutcome.COMPILING, None, "", count_before(order))
+        return _answer_of(self.full, order, seconds + self._grace_seconds, count_before(order), meanwhile)
 
     def repeat(self, problem: Problem, counted: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
         """Returns the plan that was found by the work that was counted."""
@@ -63,7 +63,7 @@ class Solver:
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
         """Starts to prepare this plan, without waiting. An earlier plan that still waits for that is dropped."""
-        self._prepared(problem, plan)
+        self._prepare(problem, plan)
         self.adding.prepare(problem)
 
     def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
@@ -73,7 +73,7 @@ class Solver:
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         """Returns the plan with the changes that new rates need; out of time also if the plan is not prepared yet."""
         began = monotonic()
-        base = self._prepared(problem, plan)
+        base = self._prepare(problem, plan)
         try:
             ready: SolverAnswer = base.ready.result(seconds)
             if ready.outcome is SolveOutcome.SOLVED:
@@ -111,7 +111,7 @@ class Solver:
         self.fast.close()
         self.adding.close()
 
-    def _prepared(self, problem: Problem, plan: Plan) -> _Base:
+    def _prepare(self, problem: Problem, plan: Plan) -> _Base:
         with self._lock:
             base = self._base
             if base is None or base.problem is not problem or base.plan is not plan:

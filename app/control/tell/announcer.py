@@ -16,7 +16,7 @@ from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.formulate.tenants import budget_accounts, terms_of
-from app.control.jobs import JobState, declared_work, job_status
+from app.control.jobs import JobState, job_status, read_declared_work
 from app.control.jobs import rows as job_rows
 from app.control.measure import metrics
 from app.control.tell.announcement import Announcement
@@ -24,7 +24,7 @@ from app.control.tell.conditions import CycleFacts, make_statements
 from app.control.tell.degrade import Degraded, find_degraded
 from app.control.tell.figures import ATTAINED_IN, LastAnswer, make_figures
 from app.control.tell.gateway_limits import GatewayLimits
-from app.control.tell.held import held_per_hour, planned_gpus
+from app.control.tell.held import held_per_hour, list_planned_gpus
 from app.control.tell.history import AnnouncedHistory
 from app.control.tell.money import Addition, find_empty_nodes, find_releasable
 from app.control.tell.outcome import CycleOutcome
@@ -135,7 +135,7 @@ class Announcer:
         money = encode_money(free, announced.rent, held)
         if money != before.money:
             outlook.put(connection, outlook.MONEY, money)
-        planned = held_per_hour(outcome.snapshot, planned_gpus(outcome.plan))
+        planned = held_per_hour(outcome.snapshot, list_planned_gpus(outcome.plan))
         fleet_minutes.keep_cost(connection, FleetCost(held, planned, self._answer.least_cost(outcome)))
         found = self._history.find_events(announced, free)
         events.record(connection, found)
@@ -195,7 +195,7 @@ def _idle_minutes(snapshot: Snapshot) -> float:
 
 
 def _job_statuses(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, ObjectStatus]:
-    known = declared_work(snapshot.declared)
+    known = read_declared_work(snapshot.declared)
     return {
         Key(Kind.JOB, *name.split("/", 1)): make_job_status(job_status(state, known[name], snapshot.at))
         for name, state in states.items()

@@ -36,7 +36,7 @@ class GatewayLimits:
         acting = acting_services(outcome.snapshot)
         targets = _find_targets(outcome.question.problem, outcome.plan)
         self._sheds = plan_shedding(
-            _with_times(outcome.question.problem, outcome.plan),
+            _set_times(outcome.question.problem, outcome.plan),
             outcome.snapshot.expected,
             {name: target for name, target in targets.items() if name in acting},
             pinned,
@@ -46,7 +46,7 @@ class GatewayLimits:
         return self._sheds
 
 
-def _with_times(problem: Problem, plan: Plan) -> Plan:
+def _set_times(problem: Problem, plan: Plan) -> Plan:
     """Returns the plan with every line's execution time by the problem's profiles; 0 where nothing was profiled."""
     known = [line for line in plan.instances if line.node in problem.nodes and line.service in problem.services]
     jobs = [job for job in plan.jobs if job.node in problem.nodes and job.job in problem.jobs]

@@ -33,7 +33,7 @@ def held_per_hour(snapshot: Snapshot, held: Iterable[HeldGpu]) -> float:
     return fsum(of_gpus + of_nodes)
 
 
-def planned_gpus(plan: Plan) -> list[HeldGpu]:
+def list_planned_gpus(plan: Plan) -> list[HeldGpu]:
     """Returns every GPU on which the plan has an instance of a service, to be priced as those that are held."""
     found: dict[tuple[str, int], list[Instance]] = defaultdict(list)
     for instance in plan.instances:

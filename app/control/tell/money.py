@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from app.control.formulate.tenants.demand import GpuUsage, gpus_per_rate, used_by_service, used_by_tenant
+from app.control.formulate.tenants.demand import GpuUsage, gpus_per_rate, sum_use_by_service, sum_use_by_tenant
 from solvers.planners.names import JOINT
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.plan import Plan, Releasable
@@ -71,14 +71,14 @@ def pose_rental(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float
     if not rates or not spare:
         return None
     served = {instance.service for instance in plan.instances}
-    wanted = {name: _unserved_part(problem.services[name], rate, name in served) for name, rate in rates.items()}
+    wanted = {name: _select_unserved(problem.services[name], rate, name in served) for name, rate in rates.items()}
     nodes = rentable_nodes(problem, spare, price_per_hour)
     question = replace(problem, nodes=nodes, services=wanted, jobs={}, state=None, spare={})
     counts = useful_counts(question, spare)
     nodes = {name: node for name, node in nodes.items() if int(name.rsplit("-", 1)[1]) <= counts[node.gpu_type]}
     if not nodes:
         return None
-    used = used_by_tenant(problem, used_by_service(problem, plan.instances))
+    used = sum_use_by_tenant(problem, sum_use_by_service(problem, plan.instances))
     limits = {tenant: _rest(limit, used.get(tenant, GpuUsage())) for tenant, limit in problem.limits.items()}
     policy = replace(problem.policy, pricing="gpu", power_budget_w=None, planner=JOINT)
     return replace(question, nodes=nodes, limits=limits, policy=policy)
@@ -137,7 +137,7 @@ def useful_counts(question: Problem, spare: Mapping[str, int]) -> dict[str, int]
     return {gpu_type: min(spare[gpu_type], MOST_RENTED_GPUS, ceil(wanted[gpu_type])) for gpu_type in spare}
 
 
-def _unserved_part(service: Service, rate: float, is_served: bool) -> Service:
+def _select_unserved(service: Service, rate: float, is_served: bool) -> Service:
     """Returns the unserved part of a service; where instances run already, one more is enough."""
     least = 1 if is_served else service.min_instances
     rules = ANYWHERE if is_served else service.availability

@@ -104,7 +104,7 @@ def write_statuses(connection: Connection, epoch: int, statements: Statements) -
             after = set_condition(after, statement, now)
             if isinstance(statement, Statement):
                 found += _find_events(before, statement)
-        status = _merged(after.status, statements[key])
+        status = _merge(after.status, statements[key])
         if status != after.status:
             after = replace(after, status=status, updated_at=now)
         if after is not before:
@@ -115,7 +115,7 @@ def write_statuses(connection: Connection, epoch: int, statements: Statements) -
     return WrittenStatuses(first, latest, found)
 
 
-def _merged(before: Mapping[str, JSON], status: ObjectStatus) -> dict[str, JSON]:
+def _merge(before: Mapping[str, JSON], status: ObjectStatus) -> dict[str, JSON]:
     stays = {name: value for name, value in before.items() if name == "conditions" or not status.is_whole}
     return {**stays, **status.fields}
 

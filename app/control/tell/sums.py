@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.control.formulate.tenants import GpuUsage, used_by_service, used_by_tenant
+from app.control.formulate.tenants import GpuUsage, sum_use_by_service, sum_use_by_tenant
 from app.control.tell.rates import cost_rates
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -25,5 +25,5 @@ def add_up(problem: Problem, plan: Plan, before: PlanSums | None = None) -> Plan
     """Returns the sums of this plan; those `before` if they are of the same objects, which never change."""
     if before and before.problem is problem and before.plan is plan:
         return before
-    used = used_by_tenant(problem, used_by_service(problem, plan.instances))
+    used = sum_use_by_tenant(problem, sum_use_by_service(problem, plan.instances))
     return PlanSums(problem, plan, used, cost_rates(problem, plan))

@@ -17,7 +17,7 @@ class TokenShares:
     pace: float | None = None  # of answers with two tokens or more
 
 
-def token_shares(buckets: Iterable[TokenAnswers], ttft_ms: float) -> TokenShares:
+def count_token_shares(buckets: Iterable[TokenAnswers], ttft_ms: float) -> TokenShares:
     """Returns the shares over all buckets."""
     asked = in_time = paced = late = 0.0
     for bucket in buckets:

@@ -27,9 +27,9 @@ def find_fleet_events(before: Snapshot, now: Snapshot) -> list[NewEvent]:
     """Returns events of nodes, GPUs and profiles that have changed."""
     found: list[NewEvent] = []
     for name, facts in sorted(now.nodes.items()):
-        found += _of_node(before.nodes.get(name), facts, _count_leaving(before, facts), now.at)
+        found += _list_node_events(before.nodes.get(name), facts, _count_leaving(before, facts), now.at)
     for key, correction in sorted(now.corrections.items()):
-        found += _of_profile(key, before.corrections.get(key, Correction()), correction)
+        found += _list_profile_events(key, before.corrections.get(key, Correction()), correction)
     return found
 
 
@@ -70,7 +70,7 @@ def find_gateway_events(before: Mapping[str, float], now: Mapping[str, float]) -
     return found
 
 
-def _of_node(before: NodeStatus | None, now: NodeStatus, runs: int, at: datetime) -> Iterator[NewEvent]:
+def _list_node_events(before: NodeStatus | None, now: NodeStatus, runs: int, at: datetime) -> Iterator[NewEvent]:
     was = before.state if before else "never"
     if was != now.state:
         if now.was_reclaimed(at):
@@ -97,7 +97,7 @@ def _count_leaving(before: Snapshot, now: NodeStatus) -> int:
     return sum(not draining.isdisjoint(line.all_gpus) for line in lines)
 
 
-def _of_profile(key: str, before: Correction, now: Correction) -> Iterator[NewEvent]:
+def _list_profile_events(key: str, before: Correction, now: Correction) -> Iterator[NewEvent]:
     point, was = now.farthest, before.latency_factor
     factor = point.factor
     is_wrong, was_wrong = (not WRONG_FACTORS[0] <= value <= WRONG_FACTORS[1] for value in (factor, was))

@@ -6,14 +6,14 @@ import pytest
 
 from cli.planner_argument import any_planner
 from lab.baselines.names import BASELINES
-from solvers.planners.names import added_planners
+from solvers.planners.names import find_added_planners
 from tests.solvers.planners import test_ask, test_beside_jobs
 from tests.solvers.planning import test_caps
 from tests.support.soak import scaled
 
 
 def test_each_is_found_by_its_entry_point() -> None:
-    assert added_planners().names == set(BASELINES)
+    assert find_added_planners().names == set(BASELINES)
     assert [any_planner(name) for name in BASELINES] == list(BASELINES)
 
 

@@ -49,7 +49,7 @@ def _plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, choose:
     seats: list[Instance] = []
     for name, service in sorted(problem.services.items()):
         own = [line for line in running if line.service == name]
-        start = partial(_started, problem, service, rooms, random, choose)
+        start = partial(_start, problem, service, rooms, random, choose)
         if own:
             rates = accepted_rates(problem, own)
             wanted, wishes[name] = _number(service, rates, known.get(name, []), now)
@@ -86,7 +86,7 @@ def _number(
     return min(wanted, max(MOST_ADDED_FACTOR * running, running + MOST_ADDED_PODS)), recent
 
 
-def _started(
+def _start(
     problem: Problem, service: Service, rooms: FleetRooms, random: Random, choose: ChooseGpu, count: int | None
 ) -> list[Instance]:
     """Starts `count` instances on idle GPUs, without a count as many as the rate needs; fewer if GPUs run out."""

@@ -31,7 +31,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
         running[line.service].append(line)
     seats: list[Instance] = []
     for name in sorted(chosen, key=lambda name: (-chosen[name][0].share, name)):
-        seats += _seated(rooms, problem.services[name], chosen[name], running[name])
+        seats += _seat(rooms, problem.services[name], chosen[name], running[name])
     instances, rests = carry(problem, seats, staying)
     unserved = tuple(Unserved(name, rate, _why(problem, name, chosen, rooms)) for name, rate in sorted(rests.items()))
     return PlannerDraft(tuple(instances), unserved, "everything on the largest type, first fit")
@@ -57,7 +57,7 @@ def _smallest(problem: Problem, service: Service, rooms: FleetRooms) -> list[Fle
 
     def cost(shape: FleetShape) -> tuple[float, int, int, str]:
         part = 1.0 if shape in alone else max(shape.share, shape.pressure / SHARED_PRESSURE)
-        return _needed(service, shape) * part, shape.sm_percent, shape.batch, shape.variant
+        return _count_needed(service, shape) * part, shape.sm_percent, shape.batch, shape.variant
 
     largest = max(shapes, key=size).pool.gpu_type
     there = [shape for shape in shapes if shape.pool.gpu_type == largest]
@@ -65,15 +65,15 @@ def _smallest(problem: Problem, service: Service, rooms: FleetRooms) -> list[Fle
     return sorted((shape for shape in there if cost(shape) == least), key=lambda shape: shape.pool.price_per_hour)
 
 
-def _needed(service: Service, shape: FleetShape) -> int:
+def _count_needed(service: Service, shape: FleetShape) -> int:
     return max(1, service.min_instances, ceil(service.rate_per_second / shape.rate_per_second * (1 - EXACTLY)))
 
 
-def _seated(
+def _seat(
     rooms: FleetRooms, service: Service, shapes: Sequence[FleetShape], running: Sequence[Instance]
 ) -> list[Instance]:
     """Places the instances of a service: first where they run now, then by first fit, the cheapest pool first."""
-    wanted, in_pool = _needed(service, shapes[0]), {shape.pool: shape for shape in shapes}
+    wanted, in_pool = _count_needed(service, shapes[0]), {shape.pool: shape for shape in shapes}
     found: list[Instance] = []
     for line in running:
         shape = in_pool.get(rooms.pool_of(line.place))

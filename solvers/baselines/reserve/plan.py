@@ -17,7 +17,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     fleet = GrowingFleet(problem)
     fleet.stop_spare(lambda seat: fleet.rates[seat.id])
     for service in sorted(problem.services.values(), key=lambda service: (-service.priority, service.name)):
-        high_or_low = _allowed(fleet, service)
+        high_or_low = _list_allowed(fleet, service)
         for _ in range(MOST_ROUNDS):
             if not fleet.is_lacking(service) or not (chosen := _tightest(fleet, service, high_or_low)):
                 break
@@ -26,7 +26,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     return fleet.draft("high-end GPUs reserved, the others packed", WAITS)
 
 
-def _allowed(fleet: GrowingFleet, service: Service) -> set[FleetShape]:
+def _list_allowed(fleet: GrowingFleet, service: Service) -> set[FleetShape]:
     """Returns the shapes on reserved GPUs for a large service, and those elsewhere for any other."""
     shapes = fleet.accurate_shapes(service)
     prices = {pool.price_per_hour for pool in fleet.rooms.pools}

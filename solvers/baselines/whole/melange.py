@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, in_order, needed
+from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, count_needed, sort_by_priority
 from solvers.integer_program import IntegerProgram
 from solvers.planning.fleet.offers import FleetShape, GpuPool
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -37,7 +37,7 @@ class PoolMix:
 def plan_melange(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
     """Returns Melange's plan; it depends on the rates, and keeps what runs on a GPU of the same type."""
     fleet = WholeFleet(problem)
-    shapes = {service.name: fleet.shapes(service) for service in in_order(problem)}
+    shapes = {service.name: fleet.shapes(service) for service in sort_by_priority(problem)}
     free = {pool: len(fleet.rooms.idle_in(pool)) for pool in fleet.rooms.pools}
     for mix in cheapest_mixes(problem, shapes, free):
         fleet.seat(mix.service, mix.shape, mix.count)
@@ -60,7 +60,7 @@ def cheapest_mixes(
         gpus: list[int] = []
         for shape in mine:
             slices.append(program.variable(0.0, number, is_whole=True))
-            most = min(free[shape.pool], max(needed(service, shape), service.min_instances))
+            most = min(free[shape.pool], max(count_needed(service, shape), service.min_instances))
             gpus.append(program.variable(shape.pool.price_per_hour, most, is_whole=True))
             a_slice = service.rate_per_second / number * (1 - ROUNDING_SHARE)
             program.row([(gpus[-1], shape.rate_per_second / a_slice), (slices[-1], -1.0)], least=0.0)

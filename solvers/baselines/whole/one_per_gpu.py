@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, in_order, needed
+from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, count_needed, sort_by_priority
 from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Problem, Service
@@ -23,7 +23,7 @@ def plan_one_per_gpu(problem: Problem, knowledge: Knowledge, budget: PlannerBudg
 def seat_all(problem: Problem) -> WholeFleet:
     """Places all services on their cheapest types."""
     fleet = WholeFleet(problem)
-    for service in in_order(problem):
+    for service in sort_by_priority(problem):
         _seat(fleet, service, fleet.shapes(service))
     return fleet
 
@@ -32,7 +32,7 @@ def _seat(fleet: WholeFleet, service: Service, shapes: Sequence[FleetShape]) -> 
     rest, lacking = service.rate_per_second, service.min_instances
     left = list(shapes)
     while left and (rest > ROUNDING_SHARE * service.rate_per_second or lacking > 0):
-        counts = [(max(needed(service, shape, rest), lacking), shape) for shape in left]
+        counts = [(max(count_needed(service, shape, rest), lacking), shape) for shape in left]
         count, shape = min(counts, key=lambda found: (found[0] * found[1].pool.price_per_hour, found[1].pool.gpu_type))
         left.remove(shape)
         placed = fleet.seat(service, shape, count)

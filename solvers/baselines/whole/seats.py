@@ -89,12 +89,12 @@ class WholeFleet:
             yield place, None, shape
 
 
-def needed(service: Service, shape: FleetShape, rate: float | None = None) -> int:
+def count_needed(service: Service, shape: FleetShape, rate: float | None = None) -> int:
     """Returns how many instances of this shape carry the service's rate, or this part of it."""
     wanted = service.rate_per_second if rate is None else rate
     return max(1, ceil(wanted / shape.rate_per_second * (1 - ROUNDING_SHARE)))
 
 
-def in_order(problem: Problem) -> list[Service]:
+def sort_by_priority(problem: Problem) -> list[Service]:
     """Returns the services of the highest priority first."""
     return sorted(problem.services.values(), key=lambda service: (-service.priority, service.name))

@@ -17,7 +17,7 @@ from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import PlanEdit, Resident, Violation
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.replan.rates import shared
+from solvers.planning.replan.rates import share_total
 
 NO_ROOM = "no GPU has room for more of it while nothing moves"
 WHAT_HELPS = "a GPU more, or the joint solver's next plan"
@@ -192,7 +192,7 @@ class FleetAdding:
         before = [self._lines.before(line) for line in lines]
         now = np.array([each.rate_per_second if each else 0.0 for each in before])
         least = service.min_instances if len(lines) >= service.min_instances else 1
-        rates = shared(now, np.maximum(caps, LEAST_SHARE * now), service.rate_per_second, least)
+        rates = share_total(now, np.maximum(caps, LEAST_SHARE * now), service.rate_per_second, least)
         for line, rate in zip(lines, rates.tolist(), strict=True):
             self._lines.set_rate(line, rate)
 

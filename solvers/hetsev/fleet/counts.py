@@ -45,17 +45,17 @@ class InstanceCounts:
         return max(0, self.service.min_instances - len(self.seats))
 
 
-def started_now(problem: Problem, counts: InstanceCounts, rooms: FleetRooms) -> list[FleetShape]:
+def choose_starts(problem: Problem, counts: InstanceCounts, rooms: FleetRooms) -> list[FleetShape]:
     """Returns the shapes of the instances that the load needs at once: the integer program's choice (H1)."""
     offers = _offers(counts, rooms)
-    chosen = _chosen(offers, _cheapest(_program(problem, counts, offers), counts)) if counts.short else []
+    chosen = _choose(offers, _cheapest(_program(problem, counts, offers), counts)) if counts.short else []
     if offers and (lack := counts.wanted - len(chosen)) > 0:
         cheapest = min(offers.values(), key=lambda shape: (shape.price_per_hour, shape.pool.gpu_type))
         chosen += [cheapest] * lack
     return chosen
 
 
-def decided(
+def decide_counts(
     problem: Problem, counts: InstanceCounts, rooms: FleetRooms, watch: ScalingWatch, now: float
 ) -> tuple[list[FleetShape], list[Instance], ScalingWatch]:
     """Returns the shapes to start and the instances to stop now, and what to remember (H2).
@@ -63,7 +63,7 @@ def decided(
     A service without any instance, or with fewer than minInstances, does not wait.
     """
     if not counts.seats or counts.wanted:
-        return started_now(problem, counts, rooms), [], ScalingWatch()
+        return choose_starts(problem, counts, rooms), [], ScalingWatch()
     offers = _offers(counts, rooms)
     running = _scaling(problem, counts, counts.service.rate_per_second, tuple(_running_types(problem, counts)))
 
@@ -74,7 +74,7 @@ def decided(
     stops = [counts.seats[int(name)] for name, number in actions.items() if number < 0]
     if len(counts.seats) - len(stops) < counts.service.min_instances:
         return [], [], ScalingWatch()
-    return _chosen(offers, actions) if not stops else [], stops, watch
+    return _choose(offers, actions) if not stops else [], stops, watch
 
 
 def choose_type(problem: Problem, counts: InstanceCounts, rooms: FleetRooms) -> tuple[FleetShape, int] | None:
@@ -84,7 +84,7 @@ def choose_type(problem: Problem, counts: InstanceCounts, rooms: FleetRooms) -> 
     return (offers[choice[0]], choice[1]) if choice else None
 
 
-def _chosen(offers: Mapping[str, FleetShape], actions: Actions) -> list[FleetShape]:
+def _choose(offers: Mapping[str, FleetShape], actions: Actions) -> list[FleetShape]:
     return [offers[name] for name, number in sorted(actions.items()) for _ in range(number)]
 
 

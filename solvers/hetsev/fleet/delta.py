@@ -17,7 +17,7 @@ from solvers.hetsev.fleet.adding import FleetAdding
 from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.judge.services import AVAILABILITY_RULES
-from solvers.planning.plan import Certificate, Plan, Unplaced, unserved_rest
+from solvers.planning.plan import Certificate, Plan, Unplaced, list_unserved
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
 
@@ -44,7 +44,7 @@ class FleetDelta:
     def of(cls, problem: Problem) -> FleetDelta:
         """Reads and judges what runs."""
         running, jobs = (problem.state.running, problem.state.jobs) if problem.state else ((), ())
-        judged = JudgedPlan(problem, Plan(running, jobs, unserved_rest(problem, running), _waiting(problem)), keep)
+        judged = JudgedPlan(problem, Plan(running, jobs, list_unserved(problem, running), _waiting(problem)), keep)
         lines: dict[str, list[Instance]] = defaultdict(list)
         for line in running:
             lines[line.service].append(line)
@@ -60,7 +60,7 @@ class FleetDelta:
         """Returns the plan for these rates, and the judge's verdict. It can be asked again."""
         began = monotonic()
         problem = self.problem.with_rates(rates or {})
-        moved = self._moved(problem)
+        moved = self._find_moved(problem)
         held: set[str] = set()
         for left in range(TRIES, -1, -1):
             self._restore()
@@ -70,7 +70,7 @@ class FleetDelta:
             self._applied = self.adding.edit()
             verdict = self.judged.apply(self._applied, problem)
             plan = self._plan(problem, verdict, monotonic() - began)
-            refused = self._refused(verdict)
+            refused = self._list_refused(verdict)
             if not refused or not left:
                 break
             held |= self.adding.find_at_fault(refused) or set(moved)
@@ -87,12 +87,12 @@ class FleetDelta:
         edit = self._applied
         if edit is None:
             return
-        unserved = {entry.service: entry for entry in unserved_rest(self.problem, self._all_lines())}
+        unserved = {entry.service: entry for entry in list_unserved(self.problem, self._all_lines())}
         back = {name: unserved.get(name) for name in edit.unserved}
         self.judged.apply(PlanEdit(stop=edit.start, start=edit.stop, unserved=back), self.problem)
         self._applied = None
 
-    def _refused(self, verdict: Verdict) -> list[Violation]:
+    def _list_refused(self, verdict: Verdict) -> list[Violation]:
         """Returns the rules that an addition broke; as in a quick step, copies may be nearer than promised."""
         return [
             found
@@ -100,7 +100,7 @@ class FleetDelta:
             if (found.where, found.rule) not in self.known and found.rule not in AVAILABILITY_RULES
         ]
 
-    def _moved(self, problem: Problem) -> list[str]:
+    def _find_moved(self, problem: Problem) -> list[str]:
         """Returns the services whose rate does not fit what runs for them, the most urgent first.
 
         Of equals, those that fewest GPU types carry: the others go elsewhere if these take the room.

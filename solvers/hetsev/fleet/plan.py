@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from solvers.hetsev.fleet.counts import RULES, InstanceCounts, decided, started_now
-from solvers.hetsev.queues import PendingInstance, in_fair_order
+from solvers.hetsev.fleet.counts import RULES, InstanceCounts, choose_starts, decide_counts
+from solvers.hetsev.queues import PendingInstance, sort_fairly
 from solvers.hetsev.scaling.controller import ScalingWatch
 from solvers.planning.carried import accepted_rates, admitted, carry
 from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
@@ -106,9 +106,9 @@ class _Fleet:
         gone: list[Instance] = []
         for name, counts in self.counts.items():
             if memory.now is None:
-                found = started_now(self.problem, counts, self.rooms)
+                found = choose_starts(self.problem, counts, self.rooms)
             else:
-                found, stops, watch = decided(self.problem, counts, self.rooms, memory.watch(name), memory.now)
+                found, stops, watch = decide_counts(self.problem, counts, self.rooms, memory.watch(name), memory.now)
                 memory.watches[name] = watch
                 gone += stops
             starts += [(name, shape) for shape in found]
@@ -126,7 +126,7 @@ class _Fleet:
             PendingInstance(key, self.problem.services[name].model, shape.memory_gib, memory.waited_seconds(name))
             for key, (name, shape) in wanted.items()
         ]
-        for instance in in_fair_order(pending, seed=seed):
+        for instance in sort_fairly(pending, seed=seed):
             name, shape = wanted[instance.name]
             service = self.problem.services[name]
             place = self.rooms.put(shape, service)
@@ -147,7 +147,7 @@ class _Fleet:
         for name in sorted(acting):
             counts = self.counts[name]
             if counts.short or counts.wanted:
-                starts += [(name, shape) for shape in started_now(self.problem, counts, self.rooms)]
+                starts += [(name, shape) for shape in choose_starts(self.problem, counts, self.rooms)]
         return starts
 
     def without_place(self) -> set[str]:

@@ -42,11 +42,11 @@ def scale(problem: ScalingProblem, budget: ScalingBudget = UNTIL_PROVED) -> Scal
             method = f"integer program, {budget.solver}" + ("" if claim.is_proved else ", cut short")
             answers.append((claim.actions, method))
     answers.append((greedy.solve(problem), "greedy" if bound is not None else "greedy; bound unknown"))
-    certified = [_certified(problem, actions, bound, method) for actions, method in answers]
+    certified = [_certify(problem, actions, bound, method) for actions, method in answers]
     return min(certified, key=lambda outcome: outcome.proof.value)
 
 
-def _certified(problem: ScalingProblem, actions: Actions, bound: float | None, method: str) -> ScalingOutcome:
+def _certify(problem: ScalingProblem, actions: Actions, bound: float | None, method: str) -> ScalingOutcome:
     must_be_right(method, judge.violations(problem, actions))
     cost = judge.cost(problem, actions)
     least = None if bound is None else below(bound, cost, method)

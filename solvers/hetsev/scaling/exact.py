@@ -31,19 +31,19 @@ def solve(problem: ScalingProblem, budget: ScalingBudget) -> ExactScaling:
     if not problem.types:
         return ExactScaling({}, problem.unserved_price * problem.arrivals_per_second, True)
     if budget.solver == "ortools":
-        found = _by_ortools(problem, budget.nodes)
+        found = _solve_by_ortools(problem, budget.nodes)
     else:
         with warnings.catch_warnings():
             # PuLP 3 warns of PuLP 4, which has no CBC for Python 3.11.
             warnings.simplefilter("ignore", DeprecationWarning)
-            found = _by_pulp(problem, budget.solver, budget.nodes)
+            found = _solve_by_pulp(problem, budget.solver, budget.nodes)
     bound = _cost(problem, found.actions) if found.is_proved and found.actions is not None else found.bound
     if bound is not None:
         bound -= PASSED_OVER[budget.solver] * max(1.0, abs(bound))
     return ExactScaling(found.actions, bound, found.is_proved)
 
 
-def _needed(problem: ScalingProblem) -> float:
+def _sum_needed(problem: ScalingProblem) -> float:
     return problem.arrivals_per_second * (1 - LET_GO)
 
 
@@ -55,7 +55,7 @@ def _cost(problem: ScalingProblem, actions: Actions) -> float:
         total += kind.cost_per_hour * (change + problem.unpredictability * kind.launch_seconds * max(change, 0))
         if problem.keeps_promise(kind):
             served += kind.throughput_per_second * (kind.running + change)
-    return total + problem.unserved_price * max(0.0, _needed(problem) - served)
+    return total + problem.unserved_price * max(0.0, _sum_needed(problem) - served)
 
 
 def _most(problem: ScalingProblem, index: int) -> int:
@@ -80,7 +80,7 @@ def _limits(problem: ScalingProblem) -> list[tuple[str, float]]:
     return limits
 
 
-def _by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactScaling:
+def _solve_by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactScaling:
     import pulp  # it takes a second to import, and only this solver needs it
 
     model = pulp.LpProblem("scaling", pulp.LpMinimize)
@@ -97,7 +97,7 @@ def _by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactSc
         for index, kind in enumerate(problem.types)
         if problem.keeps_promise(kind)
     )
-    model += carried + unserved >= _needed(problem) / arrivals  # (1), scaled: tolerances are absolute
+    model += carried + unserved >= _sum_needed(problem) / arrivals  # (1), scaled: tolerances are absolute
     for resource, available in _limits(problem):  # (2)
         used = pulp.lpSum(getattr(k, resource) * (k.running + x) for k, x in zip(problem.types, change, strict=True))
         model += used <= available
@@ -110,7 +110,7 @@ def _by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactSc
     )
     is_limited = nodes is not None
     # PuLP reports "Optimal" even when a limit stopped it, so its status counts only if there was no limit.
-    bound = _relaxed(pulp, model, change) if is_limited else None
+    bound = _solve_relaxation(pulp, model, change) if is_limited else None
     try:
         status = model.solve(_pulp_solver(pulp, solver, nodes))
     except KeyError:  # PuLP has no name for the status of HiGHS at a limit
@@ -134,7 +134,7 @@ def _pulp_solver(pulp: Any, solver: str, nodes: int | None) -> Any:
     return pulp.PULP_CBC_CMD(msg=False, gapRel=0.0, gapAbs=1e-9, threads=1, maxNodes=nodes)
 
 
-def _relaxed(pulp: Any, model: Any, change: list[Any]) -> float | None:
+def _solve_relaxation(pulp: Any, model: Any, change: list[Any]) -> float | None:
     """Returns the cost of the LP relaxation, a bound that holds wherever a search was stopped."""
     for x in change:
         x.cat = pulp.LpContinuous
@@ -145,7 +145,7 @@ def _relaxed(pulp: Any, model: Any, change: list[Any]) -> float | None:
     return bound
 
 
-def _by_ortools(problem: ScalingProblem, nodes: int | None) -> ExactScaling:
+def _solve_by_ortools(problem: ScalingProblem, nodes: int | None) -> ExactScaling:
     from ortools.linear_solver import pywraplp
 
     model: Any = pywraplp.Solver.CreateSolver("SCIP")
@@ -160,7 +160,7 @@ def _by_ortools(problem: ScalingProblem, nodes: int | None) -> ExactScaling:
         model.Add(new >= x)
     able = [(kind, x) for kind, x in zip(problem.types, change, strict=True) if problem.keeps_promise(kind)]
     carried = sum((kind.throughput_per_second / arrivals * (kind.running + x) for kind, x in able), unserved)
-    model.Add(carried >= _needed(problem) / arrivals)  # (1)
+    model.Add(carried >= _sum_needed(problem) / arrivals)  # (1)
     for resource, available in _limits(problem):  # (2)
         pairs = zip(problem.types, change, strict=True)
         model.Add(sum(getattr(kind, resource) * (kind.running + x) for kind, x in pairs) <= available)

@@ -51,7 +51,7 @@ def highest_throughput(problem: BatchingProblem, work_limit: int) -> ExactBatche
         if work > work_limit:
             reached = max(partial.throughput_per_second for partial in partials)
             return ExactBatches(None, reached + sum(best_alone[place:]), work)
-        partials = unbeaten(
+        partials = select_unbeaten(
             [
                 Partial(
                     partial.memory_gib + model.at(batch).memory_gib,
@@ -70,7 +70,7 @@ def highest_throughput(problem: BatchingProblem, work_limit: int) -> ExactBatche
     return ExactBatches(dict(zip(names, best.batches, strict=True)), best.throughput_per_second, work)
 
 
-def unbeaten(partials: list[Partial], memory_gib: float) -> list[Partial]:
+def select_unbeaten(partials: list[Partial], memory_gib: float) -> list[Partial]:
     """Returns, by rising memory, the partials that serve more than every partial with less memory."""
     best: list[Partial] = []
     for partial in sorted(partials, key=lambda each: (each.memory_gib, -each.throughput_per_second, each.batches)):

@@ -10,10 +10,10 @@ from solvers.inss.batching.problem import BatchedModel, BatchingProblem
 
 def no_batches(problem: BatchingProblem, is_proved: bool, work: int) -> NoBatches:
     """Explains each model on its own, then the memory that all share."""
-    blocked = [model for model in problem.models if not in_time(model)]
+    blocked = [model for model in problem.models if not list_batches_in_time(model)]
     changes = tuple(change for model in blocked for change in least_changes(model))
-    needed_gib = least_memory_gib(replace(problem, models=tuple(eased(model, changes) for model in problem.models)))
-    reasons = [_blocked_reason(model) for model in blocked]
+    needed_gib = least_memory_gib(replace(problem, models=tuple(ease(model, changes) for model in problem.models)))
+    reasons = [_explain_block(model) for model in blocked]
     if needed_gib > problem.memory_gib:
         changes = (*changes, NeededChange("the GPU", "memoryGib", needed_gib))
         reasons.append(f"at least {needed_gib:g} GiB are needed; the GPU has {problem.memory_gib:g}")
@@ -23,7 +23,7 @@ def no_batches(problem: BatchingProblem, is_proved: bool, work: int) -> NoBatche
     return NoBatches(cannot_run, "; ".join(reasons), changes, is_proved, work)
 
 
-def in_time(model: BatchedModel) -> list[int]:
+def list_batches_in_time(model: BatchedModel) -> list[int]:
     """Returns the batches that meet SLO and rate, regardless of their memory."""
     return [
         batch
@@ -52,7 +52,7 @@ def least_changes(model: BatchedModel) -> tuple[NeededChange, ...]:
     return needed(min(possible, key=size)) if possible else ()
 
 
-def eased(model: BatchedModel, changes: tuple[NeededChange, ...]) -> BatchedModel:
+def ease(model: BatchedModel, changes: tuple[NeededChange, ...]) -> BatchedModel:
     """Returns the model with its own changes applied."""
     for change in changes:
         if change.of == model.name:
@@ -63,10 +63,13 @@ def eased(model: BatchedModel, changes: tuple[NeededChange, ...]) -> BatchedMode
 
 def least_memory_gib(problem: BatchingProblem) -> float:
     """Returns the least memory that valid batches of all models use together."""
-    return sum(min((model.at(batch).memory_gib for batch in in_time(model)), default=0.0) for model in problem.models)
+    return sum(
+        min((model.at(batch).memory_gib for batch in list_batches_in_time(model)), default=0.0)
+        for model in problem.models
+    )
 
 
-def _blocked_reason(model: BatchedModel) -> str:
+def _explain_block(model: BatchedModel) -> str:
     fast = [option for option in model.options if option.task_latency_ms <= model.slo_ms]
     if not fast:
         least_ms = min(option.task_latency_ms for option in model.options)

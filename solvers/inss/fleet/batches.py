@@ -29,7 +29,7 @@ class RebatchedFleet:
     exact: int  # GPUs on which the exact answer serves more
 
 
-def rebatched(
+def choose_batches(
     problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob], rooms: FleetRooms
 ) -> RebatchedFleet:  # fmt: skip
     """Decides the batches of each GPU for the rates of its instances; `rooms` have what jobs leave of it."""

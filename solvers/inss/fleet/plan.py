@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from solvers.inss.fleet.batches import rebatched
+from solvers.inss.fleet.batches import choose_batches
 from solvers.inss.fleet.parts import FleetLayout
-from solvers.inss.fleet.seats import seated
+from solvers.inss.fleet.seats import seat_answer
 from solvers.inss.throughput import serve
 from solvers.planning.carried import admitted, carry
 from solvers.planning.fleet.offers import read_offers, why_no_shape
@@ -46,9 +46,9 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     jobs = state.jobs if state else ()
     running = admitted(problem, state.running, state.jobs) if state else []
     rooms = FleetRooms(problem, (), jobs)  # what jobs leave
-    carried = _batched(problem, running, jobs, rooms)
+    carried = _choose_batches(problem, running, jobs, rooms)
     if carried.rests:
-        placed = _placed(problem, running, jobs, rooms)
+        placed = _place(problem, running, jobs, rooms)
         if not running or placed.missing_share(problem) < carried.missing_share(problem) - WORTHWHILE_SHARE:
             carried = placed
     unserved = tuple(
@@ -57,17 +57,17 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     return PlannerDraft(tuple(carried.instances), unserved, carried.method)
 
 
-def _batched(
+def _choose_batches(
     problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob], rooms: FleetRooms
 ) -> CarriedFleet:  # fmt: skip
     """Returns case 1: everything stays where it is, at the batches of most throughput."""
-    decided = rebatched(problem, running, jobs, rooms)
+    decided = choose_batches(problem, running, jobs, rooms)
     instances, rests = carry(problem, decided.seats, jobs)
     method = f"batches by BDA on {decided.bda} GPUs, exact on {decided.exact}"
     return CarriedFleet(instances, rests, method, decided.reasons)
 
 
-def _placed(
+def _place(
     problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob], rooms: FleetRooms
 ) -> CarriedFleet:  # fmt: skip
     """Returns case 2: placement, SM% and batches of most reward, with more parts for what stays short."""
@@ -76,8 +76,8 @@ def _placed(
     best: CarriedFleet | None = None
     for _ in range(MOST_ROUNDS):
         outcome = serve(layout.as_throughput(parts))
-        seats, without = seated(layout, outcome.answer, running)
-        instances, rests = carry(problem, rebatched(problem, seats, jobs, rooms).seats, jobs)
+        seats, without = seat_answer(layout, outcome.answer, running)
+        instances, rests = carry(problem, choose_batches(problem, seats, jobs, rooms).seats, jobs)
         reasons = {name: why_no_shape(problem) for name in problem.services if name not in parts}
         reasons |= _why(layout, without, seats, jobs)
         found = CarriedFleet(instances, rests, _method(outcome.proof), reasons)

@@ -14,13 +14,13 @@ from solvers.planning.problem import Instance, Place, Profile, Service
 NumberedGpu = tuple[str, int]  # a GPU as the answer names it
 
 
-def seated(layout: FleetLayout, answer: Answer, running: Sequence[Instance]) -> tuple[list[Instance], list[str]]:
+def seat_answer(layout: FleetLayout, answer: Answer, running: Sequence[Instance]) -> tuple[list[Instance], list[str]]:
     """Returns the instances of the answer, and the services of parts for which a rule leaves no room.
 
     InSS knows SMs and memory alone. Where watts, cores or limits forbid an instance, it gets fewer SMs, or is left out.
     """
     problem = layout.problem
-    place_of = _matched(layout, answer, running)
+    place_of = _match(layout, answer, running)
     known: dict[tuple[str, Place], list[str]] = defaultdict(list)
     for line in running:
         known[line.service, line.place].append(line.id)
@@ -70,7 +70,7 @@ def _shape(pool: GpuPool, profile: Profile, service: Service, batch: int, sm_per
     return FleetShape.of(pool, profile, batch, sm_percent, exec_ms, 0.0, share)
 
 
-def _matched(layout: FleetLayout, answer: Answer, running: Sequence[Instance]) -> Mapping[NumberedGpu, Place]:
+def _match(layout: FleetLayout, answer: Answer, running: Sequence[Instance]) -> Mapping[NumberedGpu, Place]:
     """Gives each GPU of the answer a real one of its pool: those with most services in common first."""
     key_of = {place: key for key, places in layout.places.items() for place in places}
     running_at: dict[tuple[str, str], list[Place]] = defaultdict(list)

@@ -41,7 +41,7 @@ def exec_ms(problem: ThroughputProblem, answer: Answer, name: str, together: Seq
     )
 
 
-def served_per_second(problem: ThroughputProblem, answer: Answer, name: str, at_ms: float) -> float:
+def count_served(problem: ThroughputProblem, answer: Answer, name: str, at_ms: float) -> float:
     """Returns the part of h that keeps the SLO, linear between the points of the shape's curve."""
     served = answer[name]
     curve, h = problem.by_name[name].shapes[served.batch].usable, throughput(served, at_ms)
@@ -67,7 +67,7 @@ def objective(problem: ThroughputProblem, answer: Answer) -> float:
             at_ms = exec_ms(problem, answer, model.name, together[served.gpu_type, served.gpu])
             per_second = throughput(served, at_ms)
             total += per_second / model.norm_per_second if problem.is_normalised else per_second
-            missed = max(0.0, 1 - served_per_second(problem, answer, model.name, at_ms) / model.rate_per_second)
+            missed = max(0.0, 1 - count_served(problem, answer, model.name, at_ms) / model.rate_per_second)
         if problem.penalty is not None:
             total -= problem.penalty * missed
     return total
@@ -101,7 +101,7 @@ def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
         most = models[name].shapes[chosen.batch].most_exec_ms
         if late > most * (1 + TOLERANCE):  # (1c)
             found.append(f"{name}: a batch takes {late:g} ms; its SLO allows {most:g} ms")
-        carried = served_per_second(problem, answer, name, late)
+        carried = count_served(problem, answer, name, late)
         if problem.penalty is None and carried < models[name].rate_per_second * (1 - TOLERANCE):  # (1d)
             found.append(f"{name}: it serves fewer than its {models[name].rate_per_second:g} requests a second")
     return found

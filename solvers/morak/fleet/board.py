@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from solvers.morak.fleet.items import MorakItem, MorakItems
 from solvers.morak.fleet.memory import DividedGpus
-from solvers.morak.power.options import IDLE, PowerOption, enumerated, narrowed
+from solvers.morak.power.options import IDLE, PowerOption, enumerate_options, narrow_options
 from solvers.planning.carried import accepted_rates
 from solvers.planning.fleet.offers import FleetShape, GpuPool
 from solvers.planning.fleet.rooms import FleetRooms
@@ -105,17 +105,17 @@ class MorakBoard:
         rates = tuple((name, wanted.get(name, 0.0)) for name in names)
         key = (gpu.items.pool, fixed, tuple((job.job, job.sm_percent) for job in jobs), gpu.margin, rates, grows)
         if key not in self._found:
-            found = self._searched(gpu, dict(rates), more)
-            self._found[key] = self._beside_jobs(gpu, found) if jobs else found
+            found = self._search(gpu, dict(rates), more)
+            self._found[key] = self._add_draw_of_jobs(gpu, found) if jobs else found
         return self._found[key]
 
-    def _beside_jobs(self, gpu: MorakGpu, options: list[PowerOption]) -> list[PowerOption]:
+    def _add_draw_of_jobs(self, gpu: MorakGpu, options: list[PowerOption]) -> list[PowerOption]:
         """Counts what jobs draw without instances, at the highest clock: instances at a lower one may draw less."""
         alone = PowerOption(self.drawn_w(gpu, ()), 0.0)
         others = options[1:]
         return others if others and others[0].watts <= alone.watts else [alone, *others]
 
-    def _searched(self, gpu: MorakGpu, wanted: Mapping[str, float], more: Sequence[str]) -> list[PowerOption]:
+    def _search(self, gpu: MorakGpu, wanted: Mapping[str, float], more: Sequence[str]) -> list[PowerOption]:
         """Enumerates every split with all measured shares; with those at the knees alone where that is too much."""
         items, fixed, jobs = gpu.items, gpu.fixed, gpu.jobs
         held = len(fixed) + len(jobs)
@@ -130,16 +130,16 @@ class MorakBoard:
                 continue
             table = items.tables((*fixed, *new), wanted, jobs, gpu.margin)
             must = (*range(len(fixed)), *range(len(fixed) + len(new), len(table.share)))
-            found = enumerated(table, cap_w, most, self.sets, must, only_best=self._only_best)
+            found = enumerate_options(table, cap_w, most, self.sets, must, only_best=self._only_best)
             if found:
                 return found[0]
             self._too_many[items.pool] = len(new)
         if held:  # too much beside what runs: that alone
             table = items.tables(fixed, wanted, jobs, gpu.margin)
-            found = enumerated(table, cap_w, held, self.sets, tuple(range(held)), only_best=self._only_best)
+            found = enumerate_options(table, cap_w, held, self.sets, tuple(range(held)), only_best=self._only_best)
             return found[0] if found else [IDLE]
         table = items.tables(new, wanted, (), gpu.margin)
-        return narrowed(table, cap_w, most, self.sets, only_best=self._only_best)[0]
+        return narrow_options(table, cap_w, most, self.sets, only_best=self._only_best)[0]
 
     def seated(
         self, gpu: MorakGpu, option: PowerOption, reused: Mapping[tuple[Place, str, str], Sequence[str]]

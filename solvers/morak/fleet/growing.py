@@ -67,7 +67,7 @@ class _Growth:
 
     def _round(self, rest: Rates) -> bool:
         """Puts options on GPUs while they carry what was counted on; returns whether any GPU took one."""
-        ranked = self._ranked(rest)
+        ranked = self._rank(rest)
         accepted = False
         for claimed, gpu, option in ranked:
             gain, seats = self._gain(gpu, option, self._rest())
@@ -76,12 +76,12 @@ class _Growth:
             accepted |= self._accept(gpu, seats)
         return accepted
 
-    def _ranked(self, rest: Rates) -> list[tuple[float, MorakGpu, PowerOption]]:
+    def _rank(self, rest: Rates) -> list[tuple[float, MorakGpu, PowerOption]]:
         found: list[tuple[MorakGpu, PowerOption, list[PowerOption]]] = []
         short = [name for name, rate in rest.items() if rate]
         for gpu in self._board.gpus.values():
             own = self._carried.get(gpu.place, {})
-            wanted = self._wanted(gpu, rest, (*short, *(name for name, rate in own.items() if rate)))
+            wanted = self._list_wanted(gpu, rest, (*short, *(name for name, rate in own.items() if rate)))
             options = self._board.options(gpu, wanted, grows=True)
             now = PowerOption(self._watts.get(gpu.place, 0.0), self._worth(gpu, rest, own))
             better = [o for o in options if o.worth_per_second > now.worth_per_second * (1 + EXACTLY)]
@@ -90,15 +90,15 @@ class _Growth:
                 found.append((gpu, now, [*(thrifty[-1:] or [now]), *better[len(thrifty) :]]))
         ranked = [
             (option.worth_per_second - now.worth_per_second, gpu, option)
-            for (gpu, now, _), option in zip(found, self._within_budget(found), strict=True)
+            for (gpu, now, _), option in zip(found, self._keep_within_budget(found), strict=True)
             if option is not now
         ]
-        return sorted(ranked, key=lambda entry: (-self._per_price(entry[1], entry[0]), -entry[0], entry[1].place))
+        return sorted(ranked, key=lambda entry: (-self._divide_by_price(entry[1], entry[0]), -entry[0], entry[1].place))
 
-    def _per_price(self, gpu: MorakGpu, gain: float) -> float:
+    def _divide_by_price(self, gpu: MorakGpu, gain: float) -> float:
         return inf if gpu.was_used or gpu.seats else gain / gpu.items.pool.price_per_hour
 
-    def _within_budget(self, found: list[tuple[MorakGpu, PowerOption, list[PowerOption]]]) -> list[PowerOption]:
+    def _keep_within_budget(self, found: list[tuple[MorakGpu, PowerOption, list[PowerOption]]]) -> list[PowerOption]:
         room = room_w(self._board, self._board.gpus.values())
         if room is None:
             return [options[-1] for *_, options in found]
@@ -113,7 +113,7 @@ class _Growth:
         picks = exact(fronts, room, KNAPSACK_SUMS).picks
         return [options[pick[0]] for (*_, options), pick in zip(found, picks, strict=True)]
 
-    def _wanted(self, gpu: MorakGpu, rest: Rates, names: Iterable[str]) -> Rates:
+    def _list_wanted(self, gpu: MorakGpu, rest: Rates, names: Iterable[str]) -> Rates:
         """Returns what a GPU may carry of these rates: what is short, and what it carries now."""
         own, found = self._carried.get(gpu.place, {}), {}
         for name in names:
@@ -122,7 +122,7 @@ class _Growth:
         return found
 
     def _worth(self, gpu: MorakGpu, rest: Rates, carried: Rates) -> float:
-        wanted, services = self._wanted(gpu, rest, carried), self._board.problem.services
+        wanted, services = self._list_wanted(gpu, rest, carried), self._board.problem.services
         return sum(price_weight(services[name]) * min(rate, wanted[name]) for name, rate in carried.items())
 
     def _add(self, carried: Rates, times: int) -> None:

@@ -30,11 +30,11 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     Where watts are short, jobs that may be stopped leave theirs to the services.
     """
     jobs = problem.state.jobs if problem.state else ()
-    found = _planned(problem, knowledge, budget, jobs)
+    found = _plan_beside(problem, knowledge, budget, jobs)
     staying = tuple(job for job in jobs if not problem.jobs[job.job].is_preemptible)
     if problem.policy.power_budget_w is None or not found.unserved or len(staying) == len(jobs):
         return found
-    alone = _planned(problem, knowledge, budget, staying)
+    alone = _plan_beside(problem, knowledge, budget, staying)
     return min(found, alone, key=lambda draft: _missing(problem, draft))
 
 
@@ -44,7 +44,9 @@ def _missing(problem: Problem, draft: PlannerDraft) -> float:
     return sum(price_weight(services[entry.service]) * entry.rate_per_second for entry in draft.unserved)
 
 
-def _planned(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, jobs: Sequence[PlacedJob]) -> PlannerDraft:
+def _plan_beside(
+    problem: Problem, knowledge: Knowledge, budget: PlannerBudget, jobs: Sequence[PlacedJob]
+) -> PlannerDraft:
     """Returns the plan beside these jobs."""
     state = problem.state
     divided = DividedGpus.recall(knowledge, state.now if state else None)
@@ -52,7 +54,7 @@ def _planned(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, jobs
     again = divided.divide({line.place for line in running} & set(state.repartition if state else ()))
     gpus = sum(node.gpu_count for node in problem.nodes.values())
     sets = max(1, budget.work) * max(LEAST_SETS_PER_WORK, SETS_PER_WORK * FEW_GPUS // max(FEW_GPUS, gpus))
-    kept = _without_spare(problem, [line for line in running if line.place not in again], jobs, divided, sets)
+    kept = _drop_spare(problem, [line for line in running if line.place not in again], jobs, divided, sets)
     board = MorakBoard(problem, kept, jobs, divided, sets)
     is_kept = tune(board)
     reused: dict[tuple[Place, str, str], list[str]] = defaultdict(list)
@@ -74,7 +76,7 @@ def _planned(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, jobs
     return PlannerDraft(tuple(instances), unserved, "; ".join(words), divided.knowledge())
 
 
-def _without_spare(
+def _drop_spare(
     problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob], divided: DividedGpus, sets: int
 ) -> list[Instance]:
     """Returns the instances that run without those whose service carries its rate and a quarter more without them."""

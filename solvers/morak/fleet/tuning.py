@@ -49,7 +49,7 @@ def tune(board: MorakBoard) -> bool:
             part = rate * best[seat.id] / totals[seat.service] if totals[seat.service] else 0.0
             wanted[seat.service] = max(wanted.get(seat.service, 0.0), part, 1e-3)
         chosen.append(board.options(gpu, wanted, grows=False))
-    fresh = _within_budget(board, used, chosen)
+    fresh = _choose_within_budget(board, used, chosen)
     if not _is_better(board, used, fresh):
         return True
     for gpu, option in zip(used, fresh, strict=True):
@@ -85,7 +85,9 @@ def _best_rates(board: MorakBoard) -> dict[str, float]:
     return found
 
 
-def _within_budget(board: MorakBoard, gpus: list[MorakGpu], options: list[list[PowerOption]]) -> list[PowerOption]:
+def _choose_within_budget(
+    board: MorakBoard, gpus: list[MorakGpu], options: list[list[PowerOption]]
+) -> list[PowerOption]:
     """Returns an option for each GPU: the best one, or what the knapsack over the budget's watts has chosen."""
     room = room_w(board, gpus)
     if room is None:

@@ -58,7 +58,7 @@ def _gain(front: Front, low: int, high: int) -> float:
     return min(more / watts, MOST_GAIN)
 
 
-def relaxed(fronts: Sequence[Front], room_w: float) -> Relaxed:
+def bound_by_relaxation(fronts: Sequence[Front], room_w: float) -> Relaxed:
     """Returns the LP bound by its dual at the price of the first step that does not fit (Sinha and Zoltners, 1979)."""
     steps = sorted(
         (-_gain(front, low, high), float(front.watts[high] - front.watts[low]) * front.gpus)
@@ -117,7 +117,7 @@ def exact(fronts: Sequence[Front], room_w: float, budget: int, states: int = 20_
 
     The LP's price bounds what a sum can reach, which leaves few of them. If more than `states` remain, or once
     `budget` sums were made, only the most promising stay and the bound accounts for the rest."""
-    lp = relaxed(fronts, room_w)
+    lp = bound_by_relaxation(fronts, room_w)
     best = greedy(fronts, room_w)
     best_worth = worth(fronts, best)
     room = room_w * (1 - NOISE)
@@ -146,13 +146,13 @@ def exact(fronts: Sequence[Front], room_w: float, budget: int, states: int = 20_
             trail.append((order // width, order % width))
             watts, yields = all_watts[order], all_yields[order]
     if len(watts):
-        best = _followed(fronts, trail, int(np.argmax(yields)))
+        best = _follow(fronts, trail, int(np.argmax(yields)))
         best_worth = worth(fronts, best)
     bound = min(lp.bound, max(best_worth, dropped))
     return KnapsackChoice(tuple(tuple(chosen) for chosen in best), bound, work, dropped <= best_worth)
 
 
-def _followed(fronts: Sequence[Front], trail: list[tuple[Whole, Whole]], state: int) -> list[list[int]]:
+def _follow(fronts: Sequence[Front], trail: list[tuple[Whole, Whole]], state: int) -> list[list[int]]:
     """Returns the options that led to this sum."""
     options = []
     for parents, taken in reversed(trail):

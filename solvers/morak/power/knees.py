@@ -40,13 +40,13 @@ def knee(curve: Curve) -> Knee | None:
 def _fits(x: Numbers, y: Numbers) -> list[Knee]:
     """Returns all candidates for the least squares: the best joint between two points lies where the two unconstrained
     lines meet; if they meet outside that gap, it is one of the gap's ends (Hudson, 1966)."""
-    fits = [_joined_at(x, y, float(joint)) for joint in x[1:-1]]
+    fits = [_fit_lines(x, y, float(joint)) for joint in x[1:-1]]
     for split in range(2, len(x) - 1):
         before, after = _line(x[:split], y[:split]), _line(x[split:], y[split:])
         if before[0] != after[0]:
             joint = (after[1] - before[1]) / (before[0] - after[0])
             if x[split - 1] < joint < x[split]:
-                fits.append(_joined_at(x, y, float(joint)))
+                fits.append(_fit_lines(x, y, float(joint)))
     return fits
 
 
@@ -57,7 +57,7 @@ def _line(x: Numbers, y: Numbers) -> tuple[float, float]:
     return slope, float(y.mean() - slope * x.mean())
 
 
-def _joined_at(x: Numbers, y: Numbers, joint: float) -> Knee:
+def _fit_lines(x: Numbers, y: Numbers, joint: float) -> Knee:
     """Fits two least-squares lines that meet at this SM% (Mudi's form: l0, k1 and k2 around the cut-off)."""
     columns = np.column_stack((np.ones_like(x), np.minimum(x - joint, 0.0), np.maximum(x - joint, 0.0)))
     (height, before, after), *_ = np.linalg.lstsq(columns, y, rcond=None)

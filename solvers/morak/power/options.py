@@ -76,7 +76,7 @@ class PowerTables:
         return best
 
 
-def enumerated(
+def enumerate_options(
     items: PowerTables, cap_w: float, most: int, budget: int, fixed: tuple[int, ...] = (), *, only_best: bool = False
 ) -> tuple[list[PowerOption], int] | None:
     """Returns the options of a GPU by rising watts and worth, and the number of sets examined.
@@ -94,7 +94,7 @@ def enumerated(
         items.share, items.kind, items.exec_ms, items.memory_gib, items.pressure, items.sensitivity, items.limit_ms,
         items.batch_worth, items.most_worth, items.slower, items.power_w, items.gpu_type.memory_gib * (1 + LET_GO),
         items.gpu_type.idle_w, cap_w, most, items.most_alike, np.array(fixed, np.int64),
-        _per_percent(items) if only_best else np.zeros(0), budget, -LET_GO, out_items, visited, out_values,
+        _find_worth_per_percent(items) if only_best else np.zeros(0), budget, -LET_GO, out_items, visited, out_values,
     )  # fmt: skip
     if written < 0:
         return None
@@ -108,7 +108,7 @@ def enumerated(
     return options, int(visited[0])
 
 
-def _per_percent(items: PowerTables) -> Numbers:
+def _find_worth_per_percent(items: PowerTables) -> Numbers:
     """Returns the most worth of an SM% of each item, or of any after it."""
     alone = items.best_alone().max(axis=1, initial=0.0) / np.maximum(items.share, 1)
     found: Numbers = np.maximum.accumulate(alone[::-1])[::-1] * (1 + LET_GO)
@@ -129,14 +129,14 @@ def _option(items: PowerTables, most: int, row: Whole, watts: float, worth: floa
     return PowerOption(max(watts, 0.0), worth, items.gpu_type.clocks_mhz[int(row[2 * most + 1])], residents)
 
 
-def narrowed(
+def narrow_options(
     items: PowerTables, cap_w: float, most: int, budget: int, *, only_best: bool = False
 ) -> tuple[list[PowerOption], int]:
     """Returns the options over as many items as the budget allows, preferring items of most worth per SM%."""
     rank = np.argsort(-items.best_alone().max(axis=1, initial=0.0) / np.maximum(items.share, 1), kind="stable")
     count = len(rank)
     while count:
-        found = enumerated(items.only(np.sort(rank[:count])), cap_w, most, budget, only_best=only_best)
+        found = enumerate_options(items.only(np.sort(rank[:count])), cap_w, most, budget, only_best=only_best)
         if found:
             return found
         count //= 2

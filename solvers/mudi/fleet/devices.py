@@ -37,11 +37,11 @@ class MudiDevice:
 
     def settle(self) -> None:
         """Finds the SM% of the services alone; those that do not fit keep the shapes they have."""
-        self.shares = self.with_jobs(())
+        self.shares = self.share_with_jobs(())
         if self.shares is None:
             self.shares = DeviceShares(tuple(resident.seat for resident in self.residents))
 
-    def with_jobs(self, jobs: Sequence[Job]) -> DeviceShares | None:
+    def share_with_jobs(self, jobs: Sequence[Job]) -> DeviceShares | None:
         """Returns the shares with exactly these jobs, or None if a limit or an SLO would break.
 
         The services' SM% are found for the pressure of jobs with what is spare before; as the services then get more,

@@ -12,7 +12,7 @@ from solvers.planning.carried import admitted, carry, spread_rate
 from solvers.planning.fleet.commons import Commons
 from solvers.planning.fleet.offers import FleetShape, read_offers
 from solvers.planning.fleet.rooms import FleetRooms
-from solvers.planning.judge.paces import paced_jobs
+from solvers.planning.judge.paces import pace_jobs
 from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Demand, Instance, Job, Knowledge, Place, PlacedJob, Problem, Service
@@ -38,11 +38,11 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     seats = [seat for device in devices.values() if device.shares for seat in device.shares.seats]
     jobs = [job for device in devices.values() if device.shares for job in device.shares.jobs]
     instances, rests = carry(problem, seats, jobs)
-    paced = paced_jobs(problem, instances, jobs)
+    paced = pace_jobs(problem, instances, jobs)
     if late := {job.job for job in paced if _is_late(problem, job)}:  # the next plan uses what they leave free
         jobs = [job for job in jobs if job.job not in late]
         instances, rests = carry(problem, seats, jobs)
-        paced = paced_jobs(problem, instances, jobs)
+        paced = pace_jobs(problem, instances, jobs)
     unplaced += [Unplaced(name, TOO_SLOW) for name in sorted(late)]
     unserved = tuple(
         Unserved(name, rate, rooms.why_no_gpu(problem.services[name]) or NOT_CARRIED)
@@ -97,7 +97,7 @@ def _place_jobs(problem: Problem, devices: dict[Place, MudiDevice], running: Ite
     for job in sorted((job for name, job in problem.jobs.items() if name not in placed), key=rank):
         own = devices.get(runs_at[job.name]) if job.name in runs_at else None
         is_kept = own is not None and _put(commons, own, job)
-        if not is_kept and not any(_put(commons, device, job) for device in _ranked(devices, job)):
+        if not is_kept and not any(_put(commons, device, job) for device in _rank(devices, job)):
             rest.append(Unplaced(job.name, NO_ROOM))
     return rest
 
@@ -111,11 +111,11 @@ def _staying(problem: Problem, running: Iterable[PlacedJob]) -> dict[Place, list
     return found
 
 
-def _ranked(devices: dict[Place, MudiDevice], job: Job) -> list[MudiDevice]:
+def _rank(devices: dict[Place, MudiDevice], job: Job) -> list[MudiDevice]:
     """Returns the GPUs that can take this job, the smallest slope first."""
     found = []
     for place, device in sorted(devices.items()):
-        shares = device.with_jobs([*device.jobs, job])
+        shares = device.share_with_jobs([*device.jobs, job])
         if shares is not None:
             found.append((device.slope_with(shares, [*device.jobs, job]), place, device))
     return [device for _, _, device in sorted(found, key=lambda entry: entry[:2])]
@@ -140,7 +140,7 @@ def _put(commons: Commons, device: MudiDevice, job: Job) -> bool:
     demand = profile.demand
     if not commons.has_room(commons.nodes[device.place[0]], demand.cpu_cores, demand.host_memory_gib):
         return False
-    shares = device.with_jobs([*device.jobs, job])
+    shares = device.share_with_jobs([*device.jobs, job])
     if shares is None:
         return False
     device.jobs.append(job)
@@ -176,7 +176,7 @@ def instances_with_rates(
     offered = read_offers(problem).find_whole_shapes(service, rooms.pools)
     shapes = {(shape.pool.gpu_type, shape.variant): shape for shape in offered}
     seats = [(seat, _whole_rate(problem, shapes, seat)) for seat in own]
-    seats = _without_spare(problem, service, [(seat, most) for seat, most in seats if most > 0])
+    seats = _drop_spare(problem, service, [(seat, most) for seat, most in seats if most > 0])
     left = [(seat, most) for seat in beside if (most := _whole_rate(problem, shapes, seat)) > 0]
     while len(seats) < service.min_instances or sum(most for _, most in seats) < service.rate_per_second:
         found = _start(service, list(shapes.values()), rooms) or (left.pop(0) if left else None)
@@ -194,7 +194,7 @@ def _whole_rate(problem: Problem, shapes: dict[tuple[str, str], FleetShape], sea
     return USED_SHARE * shape.rate_per_second if shape else 0.0
 
 
-def _without_spare(
+def _drop_spare(
     problem: Problem, service: Service, seats: list[tuple[Instance, float]]
 ) -> list[tuple[Instance, float]]:
     dearest = sorted(seats, key=lambda entry: (-problem.nodes[entry[0].node].price_per_hour, entry[0].id))

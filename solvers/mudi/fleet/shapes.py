@@ -13,7 +13,7 @@ from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
-from solvers.mudi.sharing.closed import needed_percent
+from solvers.mudi.sharing.closed import find_needed_percent
 from solvers.mudi.sharing.find import find
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 from solvers.planning.carried import ROUNDING_SHARE
@@ -55,7 +55,7 @@ def fit_services(
     problem: Problem, residents: Sequence[MudiResident], pressure: float, room: SpareRoom
 ) -> FittedServices | None:
     """Returns the instances in this room, beside others of this pressure; None if they do not fit."""
-    gpu = at_their_batches(problem, residents, pressure, room.memory_gib)
+    gpu = share_at_their_batches(problem, residents, pressure, room.memory_gib)
     percents = least_percents(gpu) if gpu else None
     if gpu is None or percents is None:
         return None
@@ -65,7 +65,7 @@ def fit_services(
     return None if room.is_exceeded else FittedServices(tuple(seats), room)
 
 
-def at_their_batches(
+def share_at_their_batches(
     problem: Problem, residents: Sequence[MudiResident], pressure: float, free_gib: float
 ) -> SharedGpu | None:
     """Returns the GPU with each instance at its batch, for which SM% are to be found; None if no batch is enough."""
@@ -101,7 +101,7 @@ def _batch(problem: Problem, resident: MudiResident, pressure: float, free_gib: 
         if most_ms <= 0 or resident.profile.memory_gib[batch] > free_gib:
             continue
         found = _sharing(resident, batch, curve, most_ms)
-        percent = needed_percent(found, pressure)
+        percent = find_needed_percent(found, pressure)
         if percent is not None:
             key = (percent, batch != resident.seat.batch, -batch)
             best = min(best or (key, found), (key, found), key=lambda entry: entry[0])

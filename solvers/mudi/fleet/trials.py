@@ -112,7 +112,7 @@ def _possible_shares(device: MudiDevice) -> dict[int, DeviceShares]:
     possible = {}
     for batch in resident.profile.latency_ms:
         with_batch = replace(device, residents=[replace(resident, batch=batch)])
-        if shares := with_batch.with_jobs(device.jobs):
+        if shares := with_batch.share_with_jobs(device.jobs):
             possible[batch] = shares
     return possible
 

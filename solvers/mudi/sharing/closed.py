@@ -29,7 +29,7 @@ def least_whole_percent(latency_ms: Curve, most_ms: float) -> int | None:
     return below if value_at(latency_ms, below) <= most_ms else below + 1
 
 
-def needed_percent(resident: SharingResident, neighbours_pressure: float) -> int | None:
+def find_needed_percent(resident: SharingResident, neighbours_pressure: float) -> int | None:
     """Returns the smallest whole SM% at which the resident's batch is fast enough under this pressure, if any is."""
     slowed = 1 + resident.sensitivity * neighbours_pressure
     return least_whole_percent(resident.latency_ms, resident.most_exec_ms / slowed * (1 + SLACK))

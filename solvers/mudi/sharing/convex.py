@@ -78,13 +78,13 @@ class ConvexSharing:
         for resident, pressure, percent in zip(self.residents, pressures, found, strict=True):
             most_ms = resident.most_exec_ms / (1 + resident.sensitivity * pressure) * (1 + SLACK)
             up = max(resident.least_percent, ceil(percent - NEAR))
-            while up < resident.most_percent and _at(resident.latency_ms, up) > most_ms:
+            while up < resident.most_percent and _read_curve(resident.latency_ms, up) > most_ms:
                 up += 1
             whole.append(up)
         return tuple(whole)
 
 
-def raised(gpu: SharedGpu) -> Mapping[str, int] | None:
+def raise_shares(gpu: SharedGpu) -> Mapping[str, int] | None:
     """Solves the coupled problem on whole SM%: raises from the least to what the convex problem needs, until it holds.
 
     Returns None if a resident is too slow at its most SM%. The caller checks whether the sum fits.
@@ -92,7 +92,7 @@ def raised(gpu: SharedGpu) -> Mapping[str, int] | None:
     convex = ConvexSharing(gpu.residents)
     percents = tuple(resident.least_percent for resident in gpu.residents)
     while True:
-        pressing = [_at(r.pressure, percent) for r, percent in zip(gpu.residents, percents, strict=True)]
+        pressing = [_read_curve(r.pressure, percent) for r, percent in zip(gpu.residents, percents, strict=True)]
         neighbours = [gpu.other_pressure + sum(pressing[:i]) + sum(pressing[i + 1 :]) for i in range(len(pressing))]
         needed = convex.least_whole_percents(np.array(neighbours))
         if needed is None:
@@ -115,5 +115,5 @@ def _pieces(resident: SharingResident) -> list[tuple[float, float]]:
     return [(slope, ms - slope * percent) for slope, (percent, ms) in zip(slopes, points, strict=False)]
 
 
-def _at(curve: Curve, percent: float) -> float:
+def _read_curve(curve: Curve, percent: float) -> float:
     return float(np.interp(percent, [at for at, _ in curve], [value for _, value in curve]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solvers.mudi.sharing.closed import needed_percent
+from solvers.mudi.sharing.closed import find_needed_percent
 from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.problem import SharedGpu
 from solvers.mudi.sharing.search import LeastShares, least_sum
@@ -29,7 +29,7 @@ def find(gpu: SharedGpu, work_limit: int) -> LeastShares:
 
 def _alone(gpu: SharedGpu) -> LeastShares:
     """Returns what the only resident needs: no neighbour answers to its SM%, so that there is nothing to raise."""
-    needed = needed_percent(gpu.residents[0], gpu.other_pressure)
+    needed = find_needed_percent(gpu.residents[0], gpu.other_pressure)
     if needed is None or needed > gpu.free_percent:
         return LeastShares(None, None)
     return LeastShares((needed,), needed)

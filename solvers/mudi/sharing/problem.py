@@ -38,17 +38,17 @@ class SharingResident:
         what = f"resident {self.name}"
         if self.batch < 1:
             raise WrongSharing(f"{what}: batch {self.batch} is below 1")
-        _over_zero(f"{what}: sloMs", self.slo_ms)
-        _over_zero(f"{what}: ratePerSecond", self.rate_per_second)
+        _check_above_zero(f"{what}: sloMs", self.slo_ms)
+        _check_above_zero(f"{what}: ratePerSecond", self.rate_per_second)
         if self.outstanding is not None:
-            _over_zero(f"{what}: outstanding", self.outstanding)
+            _check_above_zero(f"{what}: outstanding", self.outstanding)
         for name, value in (("batchesAtLeast", self.batches_at_least), ("sensitivity", self.sensitivity)):
             if not (isfinite(value) and value >= 0):
                 raise WrongSharing(f"{what}: {name} {value:g} is not a finite number of 0 or more")
         _curve(f"{what}: latencyMs", self.latency_ms)
         _curve(f"{what}: pressure", self.pressure)
         for percent, exec_ms in self.latency_ms:
-            _over_zero(f"{what}: latencyMs at {percent} %", exec_ms)
+            _check_above_zero(f"{what}: latencyMs at {percent} %", exec_ms)
         for (low, slow), (high, fast) in pairwise(self.latency_ms):
             if fast > slow:
                 raise WrongSharing(f"{what}: latencyMs rises from {slow:g} at {low} % to {fast:g} at {high} %")
@@ -105,7 +105,7 @@ def two_piece(first_slope: float, second_slope: float, cut_percent: int, cut_ms:
     return tuple((p, cut_ms + slope * (p - cut_percent)) for p, slope in zip(percents, slopes, strict=True))
 
 
-def _over_zero(what: str, value: float) -> None:
+def _check_above_zero(what: str, value: float) -> None:
     if not (isfinite(value) and value > 0):
         raise WrongSharing(f"{what} {value:g} is not a finite number over 0")
 

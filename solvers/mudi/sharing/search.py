@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from solvers.mudi.sharing.closed import needed_percent, value_at
+from solvers.mudi.sharing.closed import find_needed_percent, value_at
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 
 Ends: TypeAlias = tuple[int, ...]
@@ -73,7 +73,7 @@ def shrink(
             return None
         high = [min(end, most_total - total + start) for start, end in zip(low, high, strict=True)]
         pressing = [kind.over(start, end) for kind, start, end in zip(kindest, low, high, strict=True)]
-        needed = list(map(needed_percent, gpu.residents, neighbour_pressures(gpu, pressing)))
+        needed = list(map(find_needed_percent, gpu.residents, neighbour_pressures(gpu, pressing)))
         raised = [start if need is None else max(start, need) for start, need in zip(low, needed, strict=True)]
         if None in needed or any(start > end for start, end in zip(raised, high, strict=True)):
             return None
@@ -85,7 +85,7 @@ def shrink(
 def holds(gpu: SharedGpu, percents: Ends) -> bool:
     """Returns whether every resident has the SM% it needs next to the others."""
     pressing = [value_at(resident.pressure, at) for resident, at in zip(gpu.residents, percents, strict=True)]
-    needed = map(needed_percent, gpu.residents, neighbour_pressures(gpu, pressing))
+    needed = map(find_needed_percent, gpu.residents, neighbour_pressures(gpu, pressing))
     return all(need is not None and need <= at for need, at in zip(needed, percents, strict=True))
 
 

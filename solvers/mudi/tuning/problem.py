@@ -20,8 +20,8 @@ class MeasuredBatch:
     latency_ms: float  # of the service, at its SLO's percentile
 
     def __post_init__(self) -> None:
-        over_zero("iterationMs", self.iteration_ms)
-        over_zero("latencyMs", self.latency_ms)
+        check_above_zero("iterationMs", self.iteration_ms)
+        check_above_zero("latencyMs", self.latency_ms)
 
 
 Measure: TypeAlias = Callable[[int], MeasuredBatch]  # the caller decides how a batch is tried
@@ -38,8 +38,8 @@ class Tuning:
     batches: tuple[int, ...] = ()  # that may be tried, rising, up to most_batch; empty: all
 
     def __post_init__(self) -> None:
-        over_zero("sloMs", self.slo_ms)
-        over_zero("noise", self.noise)
+        check_above_zero("sloMs", self.slo_ms)
+        check_above_zero("noise", self.noise)
         for name, value in (("mostBatch", self.most_batch), ("evaluations", self.evaluations)):
             if value < 1:
                 raise WrongTuning(f"{name} {value} is below 1")
@@ -88,6 +88,6 @@ class NoBatch:
 Outcome: TypeAlias = Tuned | NoBatch
 
 
-def over_zero(name: str, value: float) -> None:
+def check_above_zero(name: str, value: float) -> None:
     if not (isfinite(value) and value > 0):
         raise WrongTuning(f"{name} {value:g} is not a finite number over 0")

@@ -65,7 +65,7 @@ class BatchTuner:
         tried = {trial.batch for trial in self.trials}
         if untried := [batch for batch in first_batches(self.tuning) if batch not in tried]:
             return untried[0]
-        expected = self._expected() if self.remaining <= LAST_TRIALS else None
+        expected = self._predict_answer() if self.remaining <= LAST_TRIALS else None
         return self._least_bound() if expected is None else expected
 
     def best(self) -> int | None:
@@ -97,7 +97,7 @@ class BatchTuner:
         nearest = self.latency.mean - MAY_MEET_DEVIATIONS * self.latency.deviation
         return int(np.argmin(np.where(self._allowed, nearest, np.inf))) + 1
 
-    def _expected(self) -> int | None:
+    def _predict_answer(self) -> int | None:
         """Returns the batch that would be the answer if it were measured."""
         meets = self.meets(STAYS_DEVIATIONS)
         return self._fastest(meets) if meets.any() else None

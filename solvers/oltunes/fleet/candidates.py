@@ -29,12 +29,12 @@ class TunedRecord:
     score: float
 
 
-def estimated_power_w(gpu: GpuType, sm_percent: float, memory_gib: float, latency_seconds: float) -> float:
+def estimate_power_w(gpu: GpuType, sm_percent: float, memory_gib: float, latency_seconds: float) -> float:
     """Returns the estimated power of a shape: EPC (7)."""
     return gpu.idle_w + (gpu.max_w - gpu.idle_w) * sm_percent / 100 * memory_gib / gpu.memory_gib * latency_seconds
 
 
-def scored(
+def score_candidates(
     problem: Problem, service: Service, shapes: Sequence[FleetShape], short: float, load: float
 ) -> list[TunedRecord]:
     """Returns all candidates, the best first. `load` is beta: the share of the fleet's SMs in use."""
@@ -44,7 +44,7 @@ def scored(
     wanted = short or service.rate_per_second
     served = [min(shape.rate_per_second, wanted) for shape in shapes]
     watts = [
-        estimated_power_w(problem.gpu_types[s.pool.gpu_type], s.sm_percent, s.memory_gib, s.exec_ms / 1000)
+        estimate_power_w(problem.gpu_types[s.pool.gpu_type], s.sm_percent, s.memory_gib, s.exec_ms / 1000)
         for s in shapes
     ]
     least_ms, most_served, most_w = min(shape.exec_ms for shape in shapes), max(served), max(watts)

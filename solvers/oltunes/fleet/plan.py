@@ -17,7 +17,7 @@ import numpy as np
 
 from solvers.interference.affinity import THRESHOLD_AFFINITY
 from solvers.oltunes.fleet.affinities import FleetAffinities
-from solvers.oltunes.fleet.candidates import TunedRecord, best_records, scored
+from solvers.oltunes.fleet.candidates import TunedRecord, best_records, score_candidates
 from solvers.planning.fleet.offers import FleetShape, GpuPool
 from solvers.planning.growing import GrowingFleet, is_critical
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -89,7 +89,7 @@ class _TunedFleet:
         self._order = np.argsort(sorted(range(len(places)), key=lambda number: places[number]))  # of places by name
         load = sum(seat.sm_percent for seat in self.grown.seats) / max(1, 100 * len(places))
         self.records: Mapping[str, Sequence[TunedRecord]] = {
-            name: scored(problem, service, self.grown.shapes[name], self.grown.short(service), min(1.0, load))
+            name: score_candidates(problem, service, self.grown.shapes[name], self.grown.short(service), min(1.0, load))
             for name, service in problem.services.items()
         }
         self._mean_ms = {
@@ -124,7 +124,7 @@ class _TunedFleet:
         """
         tasks, rooms = self._queue(), self.grown.rooms
         changed, self._changed = self._changed, set()
-        admitted = {task.name: self._admitted(task) for task in tasks}
+        admitted = {task.name: self._admit(task) for task in tasks}
         fresh = {name for name, records in admitted.items() if self._tried.get(name) is not records}
         grown = set[str]()
         available = np.flatnonzero(rooms.free_sm >= 100 - AVAILABLE_PERCENT)
@@ -137,7 +137,7 @@ class _TunedFleet:
                 if service.name not in fresh and place not in changed:
                     continue
                 if self.grown.is_lacking(service) and len(self.grown.at(place)) < MOST_TASKS:
-                    seat = self._fitted(service, place)
+                    seat = self._fit(service, place)
                     placed += [seat] if seat else []
             grown |= {seat.service for seat in placed}
             fresh |= grown
@@ -149,17 +149,17 @@ class _TunedFleet:
     def feed_back(self) -> bool:
         """Places the first task that was not gathered for any GPU, if possible where all suit each other."""
         for service in self._queue():
-            if chosen := self._with_room(service):
+            if chosen := self._find_room(service):
                 self._place(service, *chosen)
                 self.fed_back += 1
                 return True
         return False
 
-    def _with_room(self, service: Service) -> tuple[FleetShape, Place] | None:
+    def _find_room(self, service: Service) -> tuple[FleetShape, Place] | None:
         """Returns the best record for which a GPU has room: of those where all suit each other, if there are any."""
         rooms, stuck = self.grown.rooms, self._stuck[service.name]
         other: tuple[FleetShape, Place] | None = None
-        for number, record in self._admitted(service).ranked:
+        for number, record in self._admit(service).ranked:
             if number in stuck:
                 continue
             shape = record.shape
@@ -195,7 +195,7 @@ class _TunedFleet:
 
         return sorted(lacking, key=urgency)
 
-    def _admitted(self, service: Service) -> AdmittedRecords:
+    def _admit(self, service: Service) -> AdmittedRecords:
         """Returns the records that keep the service's accuracy, the same object while they are the same."""
         turn, known = self.grown.turns[service.name], self._known.get(service.name)
         if known and known[0] == turn:
@@ -206,10 +206,10 @@ class _TunedFleet:
         self._known[service.name] = turn, found
         return found
 
-    def _fitted(self, service: Service, place: Place) -> Instance | None:
+    def _fit(self, service: Service, place: Place) -> Instance | None:
         """Places the task on this GPU if it is of the two best types, and all there suit each other (fitForBatch)."""
         rooms = self.grown.rooms
-        for record in self._admitted(service).best.get(rooms.pool_of(place), ()):
+        for record in self._admit(service).best.get(rooms.pool_of(place), ()):
             shape = record.shape
             if self.grown.at(place):
                 is_calm = rooms.used_percent(place) + shape.sm_percent <= OVERLOADED_PERCENT

@@ -42,11 +42,11 @@ def find_batches(
     found += [batch for batch in rows if batch]
     best = sorted(found, key=lambda batch: (-batch.gain_per_hour / max(batch.price, 1e-6), batch.groups))
     first = [batch.groups[0] for batch in best if len(batch.groups) == 1]
-    found += _climbed(trials, [*first, *groups(trials, climbing, seed + 1)], has_time)
+    found += _climb(trials, [*first, *groups(trials, climbing, seed + 1)], has_time)
     return tuple({batch.groups: batch for batch in found}.values())
 
 
-def with_batches(problem: Problem, plan: Plan, row: GroupRow) -> ServicePlan | None:
+def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> ServicePlan | None:
     """Returns the services with the batches of these groups, one after the other; None if none of them saves anything.
 
     The caller places the jobs again.
@@ -60,16 +60,16 @@ def _row(trials: BatchTrials, row: GroupRow) -> Batch | None:
     """Returns what a row of groups saves and costs together; None if one of them does not save any more."""
     made = [trials.make(group) for group in row]
     parts = [batch for batch in made if batch]
-    return _joined(parts) if len(parts) == len(row) else None
+    return _join(parts) if len(parts) == len(row) else None
 
 
-def _joined(parts: Sequence[Batch]) -> Batch:
+def _join(parts: Sequence[Batch]) -> Batch:
     row = tuple(group for batch in parts for group in batch.groups)
     saved, relief = sum(batch.saved_per_hour for batch in parts), sum(batch.relief_per_hour for batch in parts)
     return Batch(row, saved, sum(batch.churn for batch in parts), relief, sum(batch.effort for batch in parts))
 
 
-def _climbed(trials: BatchTrials, candidates: Sequence[BatchGroup], has_time: Callable[[], bool]) -> Iterator[Batch]:
+def _climb(trials: BatchTrials, candidates: Sequence[BatchGroup], has_time: Callable[[], bool]) -> Iterator[Batch]:
     """Makes one batch after the other, and yields each row of them."""
     parts: list[Batch] = []
     for group in candidates:
@@ -78,7 +78,7 @@ def _climbed(trials: BatchTrials, candidates: Sequence[BatchGroup], has_time: Ca
         if batch := trials.make(group):
             parts.append(batch)
             if len(parts) > 1:
-                yield _joined(parts)
+                yield _join(parts)
 
 
 def _trials(problem: Problem, plan: Plan) -> BatchTrials:

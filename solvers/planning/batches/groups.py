@@ -48,7 +48,7 @@ def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
             first = int(rng.choice(worst[:WORST_GPUS]))
         else:
             first = min(rng.choice(used, LOOKED_AT_GPUS).tolist(), key=rank.__getitem__)
-        chosen = _with_others(trials, first, min(size, len(used)), used, rng)
+        chosen = _add_others(trials, first, min(size, len(used)), used, rng)
         refill_seed = int(rng.integers(MOST_SEED)) if kind is BatchKind.REFILLED else 0
         group = BatchGroup(tuple(sorted(d.place_of[gpu] for gpu in chosen)), kind, seed=refill_seed)
         if group not in known:
@@ -92,7 +92,7 @@ def worst_first(trials: BatchTrials) -> list[int]:
     return sorted(used, key=lambda gpu: (_worth(trials, gpu), gpu))
 
 
-def _with_others(trials: BatchTrials, first: int, size: int, used: list[int], rng: np.random.Generator) -> set[int]:
+def _add_others(trials: BatchTrials, first: int, size: int, used: list[int], rng: np.random.Generator) -> set[int]:
     chosen = {first}
     near = sorted(_near(trials, first).intersection(used) - chosen)
     while len(chosen) < size:

@@ -76,10 +76,10 @@ def _nodes(d: RunningBoard, gpus: Sequence[int]) -> Iterator[tuple[str, Node]]:
                 cpu_cores=max(0.0, float(d.b.cpu[row])),
                 host_memory_gib=max(0.0, float(d.b.host[row])),
             )
-            yield name, _billed(d, part) if is_billed_whole(whole.nodes[name], whole.policy) else part
+            yield name, _bill(d, part) if is_billed_whole(whole.nodes[name], whole.policy) else part
 
 
-def _billed(d: RunningBoard, node: Node) -> Node:
+def _bill(d: RunningBoard, node: Node) -> Node:
     """Returns a part of a node that is billed whole at what using it adds: all of its price, or next to nothing.
 
     It adds nothing where services run on its other GPUs. The judge then prices the plan as it is.

@@ -16,9 +16,9 @@ from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
 from solvers.planning.replan.cover import carry, known, settle
 from solvers.planning.replan.effort import change_price
-from solvers.planning.replan.lines import assign, difference, predicted
+from solvers.planning.replan.lines import assign, difference, predict_lines
 from solvers.planning.replan.match import lines_by_place
-from solvers.planning.replan.replanner import priced
+from solvers.planning.replan.replanner import price_services
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.replan.serving import serve
@@ -37,9 +37,9 @@ class BatchTrials:
     """A plan on a board, and its judge. Its jobs are placed again later, except for those that must stay."""
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
-        plan, problem = _without_movable_jobs(problem, plan)
+        plan, problem = _drop_movable_jobs(problem, plan)
         t = tables(problem)
-        shop, self.prices = priced(t, 0)
+        shop, self.prices = price_services(t, 0)
         self.board: RunningBoard = running_board(t, shop, plan.jobs)
         self.closed = {place for placed in plan.jobs for place in placed.places}
         broken = seat(self.board, plan.instances)
@@ -81,7 +81,7 @@ class BatchTrials:
 
     def services(self) -> ServicePlan:
         """Returns the services of the plan with all batches that were made."""
-        return ServicePlan(list(predicted(self.board)), list(self._unserved.values()), ORIGIN)
+        return ServicePlan(list(predict_lines(self.board)), list(self._unserved.values()), ORIGIN)
 
     def _put_on(self, group: BatchGroup) -> PlanEdit | None:
         """Makes the moves on the board; None, with the board as it was, if there are none."""
@@ -226,7 +226,7 @@ class BatchTrials:
             d.b.cap[gpu, slot] = d.x.rate[gpu, slot] = line.rate_per_second
 
 
-def _without_movable_jobs(problem: Problem, plan: Plan) -> tuple[Plan, Problem]:
+def _drop_movable_jobs(problem: Problem, plan: Plan) -> tuple[Plan, Problem]:
     """Returns both with those jobs alone that must stay where they run."""
     jobs = {name: job for name, job in problem.jobs.items() if not job.is_preemptible}
     placed = tuple(job for job in plan.jobs if job.job in jobs)

@@ -169,7 +169,7 @@ def worth_of_rates(f: BoundFleet, prices: Floats) -> Floats:
     return least
 
 
-def scaled(f: BoundFleet, evaluation: PriceEvaluation) -> tuple[float, float]:
+def scale_prices(f: BoundFleet, evaluation: PriceEvaluation) -> tuple[float, float]:
     """Returns the multiple of these prices with the best bound, and that bound, where worths scale with prices."""
     best, by = evaluation.bound, 1.0
     if not f.scales:

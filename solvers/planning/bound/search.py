@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound.attainable import AttainableHere, attainable
 from solvers.planning.bound.counts import GpuCounts
-from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scaled
+from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scale_prices
 from solvers.planning.bound.kept import restore, restored_columns
 from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
@@ -60,7 +60,7 @@ class BoundSearch:
         """Takes an evaluation; its prices become the centre if they prove more."""
         f = self.fleet
         self.work += evaluation.work
-        by, bound = scaled(f, evaluation)
+        by, bound = scale_prices(f, evaluation)
         self.counts.take(evaluation.prices, evaluation.worth)
         if by != 1.0:
             self.counts.take(evaluation.prices * by, evaluation.worth * by)

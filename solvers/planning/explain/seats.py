@@ -14,7 +14,7 @@ from solvers.planning.fleet.commons import Commons, share_of
 from solvers.planning.fleet.grids import ROUNDING, SM, Floats, Ints
 from solvers.planning.fleet.room_shapes import RoomShapes
 from solvers.planning.problem import Instance, Place
-from solvers.planning.search.realise import even
+from solvers.planning.search.realise import spread_evenly
 
 CALL_STEPS, PICK_STEPS = 4000, 40  # besides those of looking at shapes
 ENOUGH_SHARE = 1 - 1e-9  # of a rate
@@ -70,7 +70,7 @@ def seats(
         picks = _picked(commons, terms, notes, looked, tops, own, worth)
         if len(picks) + len(own) < max(least, 1):
             continue
-        loads = even([*own, *(pick.cap for pick in picks)], rate, least)
+        loads = spread_evenly([*own, *(pick.cap for pick in picks)], rate, least)
         if sum(loads) <= best.rate_per_second * (1 + 1e-9) or min(loads) <= 0:
             continue
         best = FoundSeats(tuple(picks), tuple(loads[len(own) :]), tuple(loads[: len(own)]), sum(loads), commons)

@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.problem import Limit, Node, Policy, Service
 
 
@@ -51,7 +51,7 @@ class Commons:
 
     def has_room(self, node: int, cpu_cores: float, host_memory_gib: float) -> bool:
         """Returns whether a node has so many cores and so much host memory free."""
-        return at_most(cpu_cores, self.cpu_cores[node]) and at_most(host_memory_gib, self.host_memory_gib[node])
+        return is_at_most(cpu_cores, self.cpu_cores[node]) and is_at_most(host_memory_gib, self.host_memory_gib[node])
 
     def use_node(self, node: int, cpu_cores: float, host_memory_gib: float) -> None:
         self.cpu_cores[node] -= cpu_cores

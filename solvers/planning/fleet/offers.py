@@ -20,8 +20,8 @@ from solvers.planning.fleet.kernels import smallest_share
 from solvers.planning.fleet.room_shapes import RoomShapes, tabulate
 from solvers.planning.fleet.room_view import RoomView
 from solvers.planning.fleet.token_services import TokenFacts
-from solvers.planning.judge.tolerances import at_most
-from solvers.planning.machines import capped
+from solvers.planning.judge.tolerances import is_at_most
+from solvers.planning.machines import cap_type
 from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class GpuPool:
 
     def type_in(self, problem: Problem) -> GpuType:
         """Returns the type of its GPUs, with their cap as maxW."""
-        return capped(problem.gpu_types[self.gpu_type], self.max_w)
+        return cap_type(problem.gpu_types[self.gpu_type], self.max_w)
 
 
 class Site(NamedTuple):
@@ -289,7 +289,7 @@ class Offers:
         return sorted(found, key=lambda shape: (shape.share / shape.rate_per_second, shape.sm_percent))
 
     def _list_whole(self, service: Service, pool: GpuPool) -> list[FleetShape]:
-        kind = capped(self._gpu_types[pool.gpu_type], pool.max_w)
+        kind = cap_type(self._gpu_types[pool.gpu_type], pool.max_w)
         shapes: list[FleetShape] = []
         for profile in self.find_profiles(service, pool):
             batches, last = list(profile.latency_ms), [curve[-1] for curve in profile.latency_ms.values()]
@@ -302,7 +302,7 @@ class Offers:
         fitting = [
             shape
             for shape in shapes
-            if at_most(kind.idle_w + shape.top_w, kind.max_w) and at_most(shape.memory_gib, kind.memory_gib)
+            if is_at_most(kind.idle_w + shape.top_w, kind.max_w) and is_at_most(shape.memory_gib, kind.memory_gib)
         ]
         best = max(fitting or shapes, key=lambda shape: shape.rate_per_second, default=None)
         return [best] if best is not None and best.rate_per_second > 0 else []

@@ -9,7 +9,7 @@ from functools import lru_cache
 from solvers.llm.capacity import LlmCapacity, capacity, find_capacity, rough_rate
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.planning.fleet.token_services import TokenFacts, busy_w
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
 from solvers.planning.language import LlmSize
 from solvers.planning.problem import GpuType, Instance, Policy, Problem, Profile, Service, Variant
@@ -64,7 +64,7 @@ def _on(
         return
     for clock in clocks:
         above_idle_w = busy_w(profile, gpu, clock)
-        if not at_most(gpu.idle_w + above_idle_w, gpu.max_w):
+        if not is_at_most(gpu.idle_w + above_idle_w, gpu.max_w):
             continue
         batch, carried = best_batch(policy, service, profile, variant.llm, gpu, degree, clock)
         if carried.rate_per_second > 0:
@@ -159,7 +159,7 @@ def _clocks(facts: TokenFacts, profile: Profile, gpu: GpuType) -> Sequence[float
     steps = min(MOST_CLOCKS, len(clocks))
     tried = {clocks[len(clocks) - 1 - (len(clocks) - 1) * step // max(1, steps - 1)] for step in range(steps)}
     for cap_w in caps_w:
-        kept = [clock for clock in clocks if at_most(gpu.idle_w + busy_w(profile, gpu, clock), cap_w)]
+        kept = [clock for clock in clocks if is_at_most(gpu.idle_w + busy_w(profile, gpu, clock), cap_w)]
         tried |= set(kept[-1:])
     return sorted(tried)
 
@@ -167,4 +167,4 @@ def _clocks(facts: TokenFacts, profile: Profile, gpu: GpuType) -> Sequence[float
 def _is_cool(facts: TokenFacts, gpu: GpuType, most_w: float) -> bool:
     """Returns whether no language model is too hot for this type of GPU at its highest clock."""
     profiles = [profile for profile in facts.profiles.values() if profile.iteration and profile.gpu_type == gpu.name]
-    return all(at_most(gpu.idle_w + busy_w(profile, gpu, gpu.top_clock_mhz), most_w) for profile in profiles)
+    return all(is_at_most(gpu.idle_w + busy_w(profile, gpu, gpu.top_clock_mhz), most_w) for profile in profiles)

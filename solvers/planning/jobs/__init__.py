@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from solvers.latency import latency_at, timeout_for
-from solvers.planning.beside import NO_GPU, narrowed, wide_of
+from solvers.planning.beside import NO_GPU, narrow_problem, wide_of
 from solvers.planning.jobs import exact, explain, search
 from solvers.planning.jobs.placement import JobPlacement, less
 from solvers.planning.jobs.room import room
@@ -69,7 +69,7 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
 
 def _beside(problem: Problem, instances: Sequence[Instance], wide: Sequence[Instance], work: int) -> JobPlan:
     """Places jobs on the GPUs that language models leave."""
-    narrow = narrowed(problem, wide)
+    narrow = narrow_problem(problem, wide)
     models = {line.service for line in wide}
     others = [line for line in instances if line.service not in models]
     if narrow is None:

@@ -9,7 +9,7 @@ from collections.abc import Set
 from dataclasses import replace
 from math import inf
 
-from solvers.planning.judge.claims import misstated
+from solvers.planning.judge.claims import find_misstated
 from solvers.planning.judge.judged_plan import JudgedPlan, Keeps
 from solvers.planning.judge.plan_edit import PlanEdit
 from solvers.planning.judge.plan_lines import gpus_with
@@ -30,7 +30,7 @@ def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | No
 
         attainment, found = slos_hold(problem, judged_plan.residents)
         verdict = replace(verdict, attainment=attainment, violations=tuple(sorted([*verdict.violations, *found])))
-    return replace(verdict, misstated=misstated(problem, plan, judged_plan, verdict))
+    return replace(verdict, misstated=find_misstated(problem, plan, judged_plan, verdict))
 
 
 def judge_services(problem: Problem, plan: Plan, keeps: Keeps) -> Verdict:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import inf
 from zlib import crc32
 
-from solvers.planning.judge.kernels import served
+from solvers.planning.judge.kernels import count_served
 from solvers.planning.judge.plan_lines import where
 from solvers.planning.judge.readings import Resident
 from solvers.planning.judge.streams import BLOCKS, REQUESTS, SKIPPED, bursty_stream, stream
@@ -21,7 +21,7 @@ AGAIN_SEED = 1_000
 MOST_ERRORS = 4  # standard errors below the percentile that still count as chance
 
 
-def attained(
+def find_attained(
     batch: int,
     exec_ms: float,
     timeout_ms: float,
@@ -37,16 +37,16 @@ def attained(
     another seed; then up to 4 standard errors below the percentile still keep the SLO.
     """
     wanted = percentile / 100
-    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, REQUESTS, seed, variation)
+    share, error = simulate_queue(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, REQUESTS, seed, variation)
     if share >= wanted:
         return share, error, True
     again = (AGAIN_REQUESTS, AGAIN_SEED, variation)
-    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, *again)
+    share, error = simulate_queue(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, *again)
     return share, error, share >= wanted - MOST_ERRORS * error
 
 
 @lru_cache(maxsize=100_000)  # instances that run alike are simulated once a stream
-def simulated(
+def simulate_queue(
     batch: int,
     exec_ms: float,
     timeout_ms: float,
@@ -61,7 +61,7 @@ def simulated(
         units = bursty_stream(requests, seed, variation, rate_per_second, slo_ms / 1000)
     else:
         units = stream(requests, seed)
-    share, error, _ = served(
+    share, error, _ = count_served(
         units, batch, exec_ms / 1000, timeout_ms / 1000, rate_per_second, slo_ms / 1000,
         requests * SKIPPED // REQUESTS, BLOCKS,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def slos_hold(problem: Problem, lines: Iterable[Resident]) -> tuple[dict[str, fl
         exec_ms = line.exec_ms * (1 + policy.exec_margin)
         at = where(instance)
         if exec_ms < inf:
-            share, error, kept = attained(
+            share, error, kept = find_attained(
                 instance.batch, exec_ms, instance.batch_timeout_ms, instance.rate_per_second,
                 service.slo_ms, service.percentile, crc32(at.encode()) % SEEDS, service.variation,
             )  # fmt: skip

@@ -29,7 +29,7 @@ def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuC
         return GpuChanges(keep=len(planned))
     if len(planned) == len(running) and all(map(_is_kept, planned, running)):  # as often, of a plan from elsewhere
         return GpuChanges(keep=len(planned))
-    new, old, keep = _without_same(planned, running)
+    new, old, keep = _drop_same(planned, running)
     if len(new) == len(old) == 1:  # as after a change of one rate
         return _change_of(new[0], old[0], keep)
     keep += _pair(new, old, _is_kept)  # first, so that no twin takes its partner
@@ -53,9 +53,7 @@ def _change_of(new: Instance, old: Instance, keep: int) -> GpuChanges:
     return GpuChanges(keep, 0, 0, (new.service,), (old.service,), churned)
 
 
-def _without_same(
-    planned: Sequence[Instance], running: Sequence[Instance]
-) -> tuple[list[Instance], list[Instance], int]:
+def _drop_same(planned: Sequence[Instance], running: Sequence[Instance]) -> tuple[list[Instance], list[Instance], int]:
     """Returns both without the instances that are the same objects at the same position, and how many those are."""
     count = min(len(planned), len(running))
     differ = [k for k in range(count) if planned[k] is not running[k]]

@@ -12,7 +12,7 @@ from solvers.planning.plan import Changes, Plan
 from solvers.planning.problem import Problem
 
 
-def misstated(problem: Problem, plan: Plan, judged_plan: JudgedPlan, verdict: Verdict) -> tuple[Violation, ...]:
+def find_misstated(problem: Problem, plan: Plan, judged_plan: JudgedPlan, verdict: Verdict) -> tuple[Violation, ...]:
     """Returns predictions, changes, costs and releasable nodes that differ from the judge's; 0 states nothing."""
     found = [*_predictions(judged_plan), *_releasable(problem, plan)]
     if plan.changes not in (Changes(), verdict.changes):

@@ -9,7 +9,7 @@ from math import fsum
 from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
 from solvers.planning.judge.jobs import is_node_opened_for_jobs, is_opened_for_jobs
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
-from solvers.planning.judge.services import unserved_rate
+from solvers.planning.judge.services import sum_unserved_rate
 from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.problem import Job, Node, Policy, Service
 
@@ -29,7 +29,7 @@ def resource_cost(gpu: JudgedGpu, policy: Policy, busy_w: float) -> float:
     energy = (gpu.type.idle_w + busy_w) / 1000 * policy.energy_price_per_kwh
     if is_billed_whole(gpu.node, policy):
         return energy
-    return gpu_price(gpu.node) * used_part(gpu, policy) * policy.money_weight + energy
+    return gpu_price(gpu.node) * find_used_part(gpu, policy) * policy.money_weight + energy
 
 
 def node_costs(node: Node, gpus: Sequence[JudgedGpu], policy: Policy) -> tuple[float, float]:
@@ -42,7 +42,7 @@ def node_costs(node: Node, gpus: Sequence[JudgedGpu], policy: Policy) -> tuple[f
     return 0.0, whole_price(node) if is_node_opened_for_jobs(node, gpus) else 0.0
 
 
-def used_part(gpu: JudgedGpu, policy: Policy) -> float:
+def find_used_part(gpu: JudgedGpu, policy: Policy) -> float:
     """Returns the part of a GPU that services pay for."""
     if policy.pricing == "gpu" or any(line.service and line.service.is_dedicated for line in gpu.residents):
         return 1.0
@@ -75,9 +75,9 @@ def idle_job_cost(job: Job, policy: Policy, lines: Sequence[JobResident], claims
     return max(policy.waiting_price * job.priority / 100, job.max_price_per_hour or 0.0)
 
 
-def unserved_cost(service: Service, policy: Policy, claims: Sequence[Unserved]) -> float:
+def price_unserved(service: Service, policy: Policy, claims: Sequence[Unserved]) -> float:
     """unservedPrice x priority / 100 x max(unserved rate, 1), where there is any; an objective may weigh it"""
-    rate = unserved_rate(service, claims)
+    rate = sum_unserved_rate(service, claims)
     price = policy.unserved_price * service.priority / 100 * service.unserved_weight
     return price * max(rate, 1.0) if rate > 0 else 0.0
 

@@ -8,7 +8,7 @@ from math import fsum
 
 from solvers.planning.judge.jobs import job_may_open, job_may_open_node
 from solvers.planning.judge.readings import JudgedGpu, Resident, watts
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.judge.whole import whole_alone
 from solvers.planning.problem import Demand, Node, Problem
 
@@ -23,7 +23,7 @@ def memory_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
     """sum of memoryGib of instances and jobs <= memoryGib of the GPU's type"""
     gib = [line.instance.memory_gib for line in gpu.residents]
     total = fsum([*gib, *[job.placed.memory_gib for job in gpu.jobs]] if gpu.jobs else gib)
-    if at_most(total, gpu.type.memory_gib):
+    if is_at_most(total, gpu.type.memory_gib):
         return None
     return f"{total:.6g} GiB are used of the {gpu.type.memory_gib:g} GiB of a {gpu.type.name}"
 
@@ -103,7 +103,7 @@ def clocks_agree(problem: Problem, gpu: JudgedGpu) -> str | None:
 def watts_fit(problem: Problem, gpu: JudgedGpu) -> str | None:
     """idleW + sum of powerW x (clock / highest) ** powerExponent, all busy at once <= maxW, or its capW"""
     drawn = fsum([gpu.type.idle_w, *[watts(line, gpu) for line in gpu.residents], *[watts(j, gpu) for j in gpu.jobs]])
-    if at_most(drawn, gpu.type.max_w):
+    if is_at_most(drawn, gpu.type.max_w):
         return None
     if gpu.node.caps_w and gpu.type.max_w < problem.gpu_types[gpu.node.gpu_type].max_w:
         return f"all busy draw {drawn:.6g} W, over the {gpu.type.max_w:g} W that its capW allows"
@@ -128,13 +128,13 @@ RULES = (
 def cpu_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
     """sum of cpuCores over the node's instances and jobs <= cpuCores of the node"""
     total = fsum([demand.cpu_cores for demand in demands_on(gpus)])
-    return None if at_most(total, node.cpu_cores) else f"{total:.6g} CPU cores are used of {node.cpu_cores:g}"
+    return None if is_at_most(total, node.cpu_cores) else f"{total:.6g} CPU cores are used of {node.cpu_cores:g}"
 
 
 def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
     """sum of hostMemoryGib over the node's instances and jobs <= memoryGib of the node"""
     total = fsum([demand.host_memory_gib for demand in demands_on(gpus)])
-    if at_most(total, node.host_memory_gib):
+    if is_at_most(total, node.host_memory_gib):
         return None
     return f"{total:.6g} GiB of host memory are used of {node.host_memory_gib:g}"
 

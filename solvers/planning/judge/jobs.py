@@ -7,8 +7,8 @@ from datetime import datetime
 
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import JobResident, JudgedGpu
-from solvers.planning.judge.shapes import misnamed_gpus, outside, unlinked
-from solvers.planning.judge.tolerances import SUM_SHARE, at_most
+from solvers.planning.judge.shapes import find_misnamed_gpus, find_unlinked, outside
+from solvers.planning.judge.tolerances import SUM_SHARE, is_at_most
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import OWN, Job, Node, PlacedJob, Policy, Problem
 
@@ -24,7 +24,7 @@ def job_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> st
 
 def job_gpu_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """node in nodes, 0 <= gpu < gpus of the node, a whole number; so are all of its GPUs, which rise"""
-    return misnamed_gpus(problem, line.placed, gpu)
+    return find_misnamed_gpus(problem, line.placed, gpu)
 
 
 def job_gpus_counted(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
@@ -36,7 +36,7 @@ def job_gpus_counted(problem: Problem, line: JobResident, gpu: JudgedGpu | None)
 
 def job_gpus_linked(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """several GPUs => they are in one group of linked GPUs of the node"""
-    return unlinked(line.placed, gpu)
+    return find_unlinked(line.placed, gpu)
 
 
 def job_gpus_whole(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
@@ -63,7 +63,7 @@ def job_sm_profiled(problem: Problem, line: JobResident, gpu: JudgedGpu | None) 
 
 def job_memory_covers(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """memoryGib >= memoryGib of its profile"""
-    if line.profile is None or at_most(line.profile.memory_gib, line.placed.memory_gib):
+    if line.profile is None or is_at_most(line.profile.memory_gib, line.placed.memory_gib):
         return None
     return f"memoryGib {line.placed.memory_gib:g} is less than the {line.profile.memory_gib:g} it needs"
 
@@ -137,7 +137,7 @@ def _not_allowed(problem: Problem, lines: Sequence[JobResident], price: float) -
     for line in lines:
         if line.job and (line.job.deadline or line.job.max_price_per_hour is not None):
             most = line.job.max_price_per_hour
-            if most is None or at_most(price, most):
+            if most is None or is_at_most(price, most):
                 return None
     names = ", ".join(sorted(line.placed.job for line in lines))
     return f"it costs {price:g} an hour and is opened for {names}, whose deadline or maxPricePerHour does not allow it"

@@ -270,7 +270,7 @@ class JudgedPlan:
         if service is not None:
             lines, claims = self._lines.by_service[name].values(), self._unserved.get(name, ())
             self._broken.note(("service", name), name, services.RULES, self.problem, service, lines, claims)
-            self._unserved_cost[name] = cost.unserved_cost(service, self.problem.policy, claims) if claims else 0.0
+            self._unserved_cost[name] = cost.price_unserved(service, self.problem.policy, claims) if claims else 0.0
 
     def _judge_tenant(self, name: str) -> None:
         self._broken.note(

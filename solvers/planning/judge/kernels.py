@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
     "Tuple((float64, float64, float64))(float64[::1], int64, float64, float64, float64, float64, int64, int64)",
     makes_arrays=True,
 )
-def served(
+def count_served(
     units: Floats, batch: int, exec_s: float, timeout_s: float, rate: float, slo_s: float, skipped: int, blocks: int
 ) -> tuple[float, float, float]:
     """Returns the share of requests within the SLO, its standard error by block means, and the busy fraction.

@@ -10,7 +10,7 @@ from solvers.planning.judge.readings import slow_down
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 
-def paced_jobs(problem: Problem, instances: Iterable[Instance], jobs: Iterable[PlacedJob]) -> list[PlacedJob]:
+def pace_jobs(problem: Problem, instances: Iterable[Instance], jobs: Iterable[PlacedJob]) -> list[PlacedJob]:
     """Returns the jobs with the speeds that the judge computes, in the order of their names."""
     found = []
     for gpu in gpus_with(problem, instances, jobs).values():

@@ -45,7 +45,7 @@ def edit_between(before: Plan, after: Plan) -> PlanEdit:
     )
 
 
-def as_known(known: Iterable[Instance], instances: Iterable[Instance]) -> tuple[Instance, ...]:
+def reuse_known(known: Iterable[Instance], instances: Iterable[Instance]) -> tuple[Instance, ...]:
     """Returns the instances, with the very objects of those that are known: equal but for id and predictions."""
     by_value: dict[tuple[object, ...], list[Instance]] = defaultdict(list)
     for instance in known:

@@ -11,7 +11,7 @@ from solvers.planning.plan import Unserved
 from solvers.planning.problem import Instance, Problem, Service
 
 
-def unserved_rate(service: Service, claims: Sequence[Unserved]) -> float:
+def sum_unserved_rate(service: Service, claims: Sequence[Unserved]) -> float:
     """Returns the unserved rate; less than 1e-5 of the rate counts as 0."""
     rate = fsum(entry.rate_per_second for entry in claims)
     return 0.0 if rate < RATE_SHARE * service.rate_per_second else rate
@@ -77,7 +77,7 @@ def largest_apart(
     if least < 2 or len(lines) < least:
         return None
     edge = sorted((line.instance.rate_per_second for line in lines), reverse=True)[least - 1]
-    rated = [(counted_apart(problem, service, line.instance), line.instance.rate_per_second) for line in lines]
+    rated = [(find_counted_place(problem, service, line.instance), line.instance.rate_per_second) for line in lines]
     over = [at for at, rate in rated if rate > edge * (1 + SUM_SHARE)]
     level = {at for at, rate in rated if abs(rate - edge) <= edge * SUM_SHARE}
     places = set(over)
@@ -87,7 +87,7 @@ def largest_apart(
     return f"its {least} largest instances run on {min(least - 1, len(places | level))} {noun}, not on {least}"
 
 
-def counted_apart(problem: Problem, service: Service, instance: Instance) -> object:
+def find_counted_place(problem: Problem, service: Service, instance: Instance) -> object:
     """Returns the GPU, node or region of an instance, whichever the service counts."""
     spread = service.availability.spread
     if spread == "gpu":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from solvers.planning.judge.readings import JudgedGpu, Resident
-from solvers.planning.judge.tolerances import SUM_SHARE, at_most
+from solvers.planning.judge.tolerances import SUM_SHARE, is_at_most
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 
@@ -25,10 +25,10 @@ def gpu_exists(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str |
 def no_such_gpu(problem: Problem, node: str, index: float) -> str:
     if node not in problem.nodes:
         return f"there is no node {node}"
-    return f"node {node} has no GPU {index:g}; it has {_spelled(problem.nodes[node].gpus)}"
+    return f"node {node} has no GPU {index:g}; it has {_spell_indexes(problem.nodes[node].gpus)}"
 
 
-def misnamed_gpus(problem: Problem, line: Instance | PlacedJob, gpu: JudgedGpu | None) -> str | None:
+def find_misnamed_gpus(problem: Problem, line: Instance | PlacedJob, gpu: JudgedGpu | None) -> str | None:
     """Returns which GPU does not exist, or that they are not listed in order, each once; None if all is well."""
     indexes = [index for _, index in line.places]
     if gpu is None:
@@ -40,7 +40,7 @@ def misnamed_gpus(problem: Problem, line: Instance | PlacedJob, gpu: JudgedGpu |
     return f"its gpus {', '.join(f'{index:g}' for index in indexes)} do not rise, each listed once"
 
 
-def unlinked(line: Instance | PlacedJob, gpu: JudgedGpu | None) -> str | None:
+def find_unlinked(line: Instance | PlacedJob, gpu: JudgedGpu | None) -> str | None:
     """Returns that its GPUs are not linked with each other; None if they are."""
     if gpu is None or len({gpu.node.link_of(index) for _, index in line.places}) == 1:
         return None
@@ -48,7 +48,7 @@ def unlinked(line: Instance | PlacedJob, gpu: JudgedGpu | None) -> str | None:
     return f"GPUs {spelled} of {gpu.node.name} are not linked: {gpu.node.linked_gpus} in a row are"
 
 
-def _spelled(gpus: Sequence[int]) -> str:
+def _spell_indexes(gpus: Sequence[int]) -> str:
     """Spells indexes: `0..7`, or `1, 3..7` where some are missing."""
     breaks = [at for at in range(1, len(gpus)) if gpus[at] != gpus[at - 1] + 1]
     runs = [(gpus[first], gpus[end - 1]) for first, end in pairwise([0, *breaks, len(gpus)])]
@@ -120,7 +120,7 @@ def memory_covers(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> st
     if line.profile is None or line.alone_ms is None:
         return None
     needed = line.profile.memory_gib[line.instance.batch]
-    if at_most(needed, line.instance.memory_gib):
+    if is_at_most(needed, line.instance.memory_gib):
         return None
     return f"memoryGib {line.instance.memory_gib:g} is less than the {needed:g} of batch {line.instance.batch}"
 

@@ -7,7 +7,7 @@ from math import fsum
 from typing import TypeAlias
 
 from solvers.planning.judge.readings import JudgedGpu
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.problem import Limit, Problem
 
 Shares: TypeAlias = Mapping[tuple[str, int], tuple[float, float]]  # by GPU: a tenant's share of it, and its price
@@ -37,7 +37,9 @@ def gpus_within_limit(problem: Problem, limit: Limit, shares: Shares) -> str | N
     if limit.gpus is None:
         return None
     taken = fsum([share for share, _ in shares.values()])
-    return None if at_most(taken, limit.gpus) else f"its instances take {taken:.6g} GPUs, over its limit {limit.gpus:g}"
+    return (
+        None if is_at_most(taken, limit.gpus) else f"its instances take {taken:.6g} GPUs, over its limit {limit.gpus:g}"
+    )
 
 
 def price_within_limit(problem: Problem, limit: Limit, shares: Shares) -> str | None:
@@ -45,7 +47,7 @@ def price_within_limit(problem: Problem, limit: Limit, shares: Shares) -> str | 
     if limit.price_per_hour is None:
         return None
     price = fsum([share * price_per_hour for share, price_per_hour in shares.values()])
-    if at_most(price, limit.price_per_hour):
+    if is_at_most(price, limit.price_per_hour):
         return None
     return f"its instances cost {price:.6g} an hour, over its limit {limit.price_per_hour:g}"
 

@@ -26,12 +26,12 @@ def tokens_hold(problem: Problem, line: Resident, seed: int) -> tuple[float, str
         instance.memory_gib, instance.clock_mhz, problem.policy.exec_margin,
     )  # fmt: skip
     lengths = replace(service.tokens.lengths, context_tokens=size.context_tokens)
-    found = _simulated(cost, limits, lengths, service.tokens.promise, instance.rate_per_second, seed)
+    found = _simulate(cost, limits, lengths, service.tokens.promise, instance.rate_per_second, seed)
     return min(found.ttft.share, found.tpot.share), "" if found.kept else _wrong(found, line, limits)
 
 
 @lru_cache(maxsize=10_000)  # instances that run alike are simulated once a stream
-def _simulated(
+def _simulate(
     cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise, rate: float, seed: int
 ) -> TokenVerdict:
     return holds(cost, limits, lengths, promise, rate, seed)

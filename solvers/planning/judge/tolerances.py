@@ -10,7 +10,7 @@ SURVIVING_UTILIZATION = 0.95  # of what is left of a service when it has lost a 
 CLAIM_SHARE = 0.01  # of a prediction that the plan states
 
 
-def at_most(value: float, limit: float) -> bool:
+def is_at_most(value: float, limit: float) -> bool:
     """value <= limit, up to the rounding of sums; False for NaN."""
     return value <= limit + SUM_SHARE * (limit if limit > 1 else 1.0)
 

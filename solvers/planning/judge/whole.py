@@ -11,13 +11,13 @@ from solvers.planning.judge.readings import JudgedGpu, Resident, power
 from solvers.planning.judge.shapes import (
     cell_admitted,
     clock_offered,
+    find_misnamed_gpus,
+    find_unlinked,
     gpu_type_admitted,
-    misnamed_gpus,
     one_gpu,
     rate_positive,
     service_exists,
     template_offered,
-    unlinked,
     variant_admitted,
 )
 from solvers.planning.judge.violations import Rules
@@ -48,7 +48,7 @@ def kv_tokens(profile: Profile, size: LlmSize, degree: int, memory_gib: float) -
     return max(0, floor(left_gib * GIB / size.kv_bytes_per_token))
 
 
-def slowed(cost: IterationCost, factor: float) -> IterationCost:
+def slow_down(cost: IterationCost, factor: float) -> IterationCost:
     """Returns an iteration whose time is so many times as long."""
     return IterationCost(*(getattr(cost, part.name) * factor for part in fields(cost)))
 
@@ -60,12 +60,12 @@ def iterations(
     """Returns the time of an instance's iterations at its clock, longer by the margin, and what bounds them."""
     slower = power(gpu.top_clock_mhz / clock_mhz, profile.demand.clock_exponent) * (1 + margin)
     limits = BatchingLimits(batch, profile.tokens_per_iteration, kv_tokens(profile, size, degree, memory_gib))
-    return slowed(profile.iteration[degree], slower), limits
+    return slow_down(profile.iteration[degree], slower), limits
 
 
 def gpus_exist(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """node in nodes; gpus rise and are GPUs of the node"""
-    return misnamed_gpus(problem, line.instance, gpu)
+    return find_misnamed_gpus(problem, line.instance, gpu)
 
 
 def degree_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
@@ -86,7 +86,7 @@ def degree_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> 
 
 def gpus_linked(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """its GPUs are in one group of linked GPUs of the node"""
-    return unlinked(line.instance, gpu)
+    return find_unlinked(line.instance, gpu)
 
 
 def gpus_whole(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:

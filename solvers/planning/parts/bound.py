@@ -9,7 +9,7 @@ from solvers.planning.problem import Problem
 FIRM = "no spot"
 
 
-def needed(problem: Problem) -> Problem:
+def relax_to_needed(problem: Problem) -> Problem:
     """Returns a problem that every valid plan of this one solves, too, for a search that knows GPUs alone.
 
     A service that no spot node may carry is kept off them.

@@ -9,7 +9,7 @@ from math import inf
 from solvers.planning.judge import judge_services
 from solvers.planning.parts.divide import MOST_ZONES, Divider, divider
 from solvers.planning.parts.division import Division
-from solvers.planning.parts.join import joined
+from solvers.planning.parts.join import join_parts
 from solvers.planning.parts.mixes import cheapest_mixes
 from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Problem
@@ -38,7 +38,7 @@ class _Worth:
 NOTHING_FOUND = _Worth(is_short=True, lacks_parts=True, cost=inf)
 
 
-def divided(problem: Problem) -> Division | None:
+def divide_services(problem: Problem) -> Division | None:
     """Returns the problem with its services divided; None where no service asks for it.
 
     What is left when a node is lost keeps its SLOs. Where nothing of that kind serves everything, it carries the rate.
@@ -54,7 +54,7 @@ def divided(problem: Problem) -> Division | None:
         begun = replace(begun, keeps_slos=keeps_slos)
         for way in _all_ways(begun, is_small):
             division = way.division()
-            found = _weighed(division, work)
+            found = _weigh(division, work)
             if best is None or found < least:
                 best, least = division, found
         if not least.is_short:
@@ -101,7 +101,7 @@ def _partly(begun: Divider, work: int) -> Iterator[tuple[_Worth, Division]]:
             rates = {name: begun.asked.services[name].rate_per_second * served for name in begun.mixable}
             mixes = cheapest_mixes(begun.asked.with_rates(rates), begun.mixable, alone=alone)
             division = begun.mixed({name: replace(mix, served=served) for name, mix in mixes.items()}).division()
-            found = _weighed(division, work)
+            found = _weigh(division, work)
             yield found, division
             low, high = (served, high) if not found.lacks_parts else (low, served)
 
@@ -115,10 +115,10 @@ def is_served(problem: Problem) -> bool:
     is_small = _is_small(problem)
     work = SMALL_WORK if is_small else 1
     divisions = (way.division() for way in (_ways(begun) if is_small else (begun,)))
-    return any(not division.impossible and not _weighed(division, work).is_short for division in divisions)
+    return any(not division.impossible and not _weigh(division, work).is_short for division in divisions)
 
 
-def _weighed(division: Division, work: int) -> _Worth:
+def _weigh(division: Division, work: int) -> _Worth:
     """Returns about what the plan of a division costs; more where nothing that runs could stay."""
     beside = _price_of(division.whole, division.unserved())
     misfit = 1 + MISFIT_WEIGHT * division.misfit_share
@@ -144,7 +144,7 @@ def _lost_by_mixing(division: Division, t: Tables, draft: SearchDraft) -> tuple[
     parts = {part.name for name in division.mixed for part in division.parts[name]}
     services = ServicePlan(*instances(t, draft.placed), "")
     lacking = [entry for entry in services.unserved if entry.service in parts]
-    whole = [entry for entry in joined(division, services).unserved if entry.service in division.mixed]
+    whole = [entry for entry in join_parts(division, services).unserved if entry.service in division.mixed]
     return _price_of(division.whole, whole) - _price_of(division.problem, lacking), len(lacking)
 
 
@@ -154,7 +154,7 @@ def _price_of(problem: Problem, unserved: Iterable[Unserved]) -> float:
     return sum(price * service.priority / 100 * service.unserved_weight * rate for service, rate in missed)
 
 
-def divided_as(problem: Problem, plan: Plan) -> Division | None:
+def divide_as(problem: Problem, plan: Plan) -> Division | None:
     """Returns the problem with its services divided as this plan serves them."""
     begun = divider(problem, plan.instances)
     if begun is None:

@@ -15,8 +15,8 @@ from solvers.planning.availability import ALL_LOAD, ANYWHERE, UsedLoad
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
 from solvers.planning.parts.division import Division, Part
 from solvers.planning.parts.estimate import Estimate, estimate
-from solvers.planning.parts.groups import SPOT, Grouping, by_region, least_groups, rate_of_part
-from solvers.planning.parts.mixes import Mix, accurate_alone, mixes_of, promised
+from solvers.planning.parts.groups import SPOT, Grouping, groups_by_region, least_groups, rate_of_part
+from solvers.planning.parts.mixes import Mix, accurate_alone, find_promised, mixes_of
 from solvers.planning.parts.zones import zones
 from solvers.planning.problem import Instance, Node, Problem, RunningState, Service
 
@@ -29,7 +29,7 @@ def divider(problem: Problem, running: Sequence[Instance]) -> Divider | None:
     Variants are mixed only where no other rule asks how instances share the rate.
     """
     bound = {name: s for name, s in sorted(problem.services.items()) if s.availability.binds(s.min_instances)}
-    promises = promised(problem)
+    promises = find_promised(problem)
     if not bound and not promises:
         return None
     able = [name for name, service in promises.items() if name not in bound and service.min_instances == 1]
@@ -57,7 +57,7 @@ class Divider:
     def mixed(self, mixes: Mapping[str, Mix]) -> Divider:
         """Returns the same with other mixes of variants."""
         assert self.asked is not None
-        alone = accurate_alone(self.asked, [name for name in promised(self.asked) if name not in mixes])
+        alone = accurate_alone(self.asked, [name for name in find_promised(self.asked) if name not in mixes])
         services = {name: alone.services[name] for name in self.services}
         return replace(self, problem=alone, services=services, estimate=estimate(alone), mixes=mixes)
 
@@ -117,7 +117,7 @@ class Divider:
     def _zones_of(self, service: Service, usable: Sequence[str]) -> int:
         """Returns in how many zones the service should have a part: the number that costs least; 1 for no zones."""
         least = least_groups(service)
-        if least < 2 or by_region(service):
+        if least < 2 or groups_by_region(service):
             return 1  # regions have nodes of their own
         nodes = [self.problem.nodes[name] for name in usable]
 

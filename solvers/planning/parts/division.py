@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from solvers.planning.plan import Plan, Unserved, unserved_rest
+from solvers.planning.plan import Plan, Unserved, list_unserved
 from solvers.planning.problem import Instance, Problem
 
 FITS_FACTOR = 1.2  # of its rate, that a part may hold already
@@ -97,7 +97,7 @@ class Division:
         instances = self.of_parts(plan.instances)
         kept = [entry for entry in plan.unserved if entry.service in self.problem.services]
         divided = {part.name for parts in self.parts.values() for part in parts}
-        missing = [entry for entry in unserved_rest(self.problem, instances) if entry.service in divided]
+        missing = [entry for entry in list_unserved(self.problem, instances) if entry.service in divided]
         return replace(plan, instances=tuple(instances), unserved=(*kept, *missing))
 
     def of_rates(self, rates: Mapping[str, float]) -> dict[str, float]:

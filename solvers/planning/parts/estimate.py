@@ -44,7 +44,7 @@ class Estimate:
             price[site] = min(price.get(site, np.inf), node.price_per_hour)
         for site in sorted(price):
             for offer in self.offers.get((number, site), ()):
-                best = min(best, self._taken(offer, rate) * price[site])
+                best = min(best, self._count_taken(offer, rate) * price[site])
         return best
 
     def most_rates(self, service: str) -> set[float]:
@@ -53,7 +53,7 @@ class Estimate:
         rates = (self.rates[offer].max() for key, of in self.offers.items() if key[0] == number for offer in of)
         return {float(rate) for rate in rates if rate > 0}
 
-    def _taken(self, offer: int, rate: float) -> float:
+    def _count_taken(self, offer: int, rate: float) -> float:
         """Returns the GPUs, in parts, that carry this rate by an offer."""
         key = (offer, rate)
         if key not in self.known:

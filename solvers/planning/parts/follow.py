@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from solvers.planning.judge import judge
-from solvers.planning.parts.choose import divided_as
+from solvers.planning.parts.choose import divide_as
 from solvers.planning.parts.division import Division
-from solvers.planning.parts.join import joined
+from solvers.planning.parts.join import join_parts
 from solvers.planning.plan import Changes, Plan, ServicePlan
 from solvers.planning.problem import Problem
 from solvers.planning.replan.replanner import Replanned, Replanner
@@ -46,7 +46,7 @@ class PartsReplanner:
         """Returns the current plan of the whole services."""
         found = self.replanner.plan
         services = ServicePlan(list(found.instances), list(found.unserved), "")
-        whole = joined(self.division, services, self.base.instances)
+        whole = join_parts(self.division, services, self.base.instances)
         plan = replace(
             found, instances=tuple(whole.instances), unserved=tuple(whole.unserved), changes=Changes(), certificate=None
         )
@@ -57,7 +57,7 @@ class PartsReplanner:
 
 def follow_services(problem: Problem, plan: Plan) -> WarmReplanner:
     """Returns a replanner that holds a plan without language models ready to be followed."""
-    division = divided_as(problem, plan)
+    division = divide_as(problem, plan)
     if division is None:
         return Replanner.of(problem, plan)
     return PartsReplanner(division, Replanner.of(division.problem, division.of_plan(plan)), plan)

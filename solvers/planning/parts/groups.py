@@ -26,7 +26,7 @@ def least_groups(service: Service) -> int:
     return max(1 if rules.spread == "gpu" else service.min_instances, 2 if rules.survive_nodes else 1)
 
 
-def by_region(service: Service) -> bool:
+def groups_by_region(service: Service) -> bool:
     """Returns whether the groups are regions."""
     return service.availability.spread == "region" and service.min_instances > 1
 
@@ -64,7 +64,7 @@ class Grouping:
         cheapest = inf
         for count in range(least, max(least, min(most, len(domains)) if least > 1 else 1) + 1):
             for shares in _shares(service, count):
-                chosen = self._chosen(service, shares, domains, firm, runs)
+                chosen = self._choose(service, shares, domains, firm, runs)
                 cost = sum(crowded for _, _, crowded in chosen)
                 if len(chosen) == count and (not best or cost < cheapest * (1 - 1e-9)):
                     best, best_shares, cheapest = chosen, shares, cost
@@ -78,11 +78,11 @@ class Grouping:
         found: dict[Domain, Group] = {}
         for name in usable:
             node = self.problem.nodes[name]
-            at: Domain = 0 if least < 2 else node.region if by_region(service) else self.zone.get(name, 0)
+            at: Domain = 0 if least < 2 else node.region if groups_by_region(service) else self.zone.get(name, 0)
             found.setdefault(at, []).append(node)
         return found
 
-    def _chosen(
+    def _choose(
         self, service: Service, shares: Sequence[float], domains: Mapping[Domain, Group], firm: Mapping[Domain, Group],
         runs: set[str],
     ) -> list[tuple[Domain, Group, float]]:  # fmt: skip
@@ -121,7 +121,7 @@ class Grouping:
             return "no node of the fleet may run it"
         if len(domains) >= least or (least == 1 and not any(firm.values())):
             return f"maxSpotShare {rules.max_spot_share:g}: too few nodes that are not spot may run it"
-        if by_region(service):
+        if groups_by_region(service):
             return f"minInstances {service.min_instances} must run in different regions; {len(domains)} may run it"
         if rules.spread == "node" and service.min_instances > 1:
             return f"minInstances {service.min_instances} must run on different nodes; {len(domains)} may run it"

@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from solvers.latency import latency_at
 from solvers.planning.carried import ROUNDING_SHARE
 from solvers.planning.fleet.grids import Floats, accepted_rate
-from solvers.planning.judge.services import counted_apart
+from solvers.planning.judge.services import find_counted_place
 from solvers.planning.judge.tolerances import SUM_SHARE, SURVIVING_UTILIZATION
 from solvers.planning.parts.division import Division
 from solvers.planning.parts.groups import SPOT
 from solvers.planning.parts.mixes import kept_shares
 from solvers.planning.plan import NONE_UNSERVED_SHARE, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.replan.rates import even
+from solvers.planning.replan.rates import spread_evenly
 from solvers.planning.search.promise import timeouts
 
 ALL_SHARE = 1 - 1e-9  # of a rate: what sums of floats may lack
 PASSES = 8  # in which the rates of instances on spot nodes fall
 
 
-def joined(division: Division, services: ServicePlan, known: Sequence[Instance] = ()) -> ServicePlan:
+def join_parts(division: Division, services: ServicePlan, known: Sequence[Instance] = ()) -> ServicePlan:
     """Returns the plan of the whole services. Instances that are among `known` keep their ids."""
     owner = {part.name: name for name, parts in division.parts.items() for part in parts}
     by_service: dict[str, list[Instance]] = defaultdict(list)
@@ -47,7 +47,7 @@ def joined(division: Division, services: ServicePlan, known: Sequence[Instance] 
             rates = rates * kept_shares(division.whole, service, lines, rates)
         lines = [line for line, rate in zip(lines, rates.tolist(), strict=True) if rate > 0]
         rates = rates[rates > 0]
-        found += _retimed(division.whole, service, _named(lines, name, ids), rates)
+        found += _set_rates(division.whole, service, _name_whole(lines, name, ids), rates)
         rest = service.rate_per_second - float(rates.sum())
         if rest > NONE_UNSERVED_SHARE * service.rate_per_second:
             unserved.append(Unserved(name, rest))
@@ -73,7 +73,7 @@ class _Copies:
         most = np.array([accepted_rate(problem.policy, service, line.batch, line.exec_ms) for line in lines])
         busy = np.array([line.batch * 1000 / line.exec_ms if line.exec_ms else 0.0 for line in lines])
         is_spot = np.array([problem.nodes[line.node].purchase == SPOT for line in lines], dtype=np.bool_)
-        keys = [counted_apart(problem, service, line) for line in lines]
+        keys = [find_counted_place(problem, service, line) for line in lines]
         return cls(
             service, lines, planned, np.maximum(planned, most * (1 - ROUNDING_SHARE)),
             busy * (SURVIVING_UTILIZATION * (1 - ROUNDING_SHARE)), is_spot, keys,
@@ -84,15 +84,15 @@ class _Copies:
         service, most = self.service, self.most
         if len(set(self.keys)) < service.min_instances or not len(self.lines):
             return np.zeros(len(self.lines))
-        rates = self._filled(self.planned, most, self._carried(most))
+        rates = self._fill(self.planned, most, self._find_served(most))
         if service.min_instances > 1 and not _leads(rates, self.keys, service.min_instances):
-            most = _led(most, self.keys, service.min_instances)
-            rates = self._filled(np.minimum(self.planned, most), most, self._carried(most))
+            most = _lower_largest(most, self.keys, service.min_instances)
+            rates = self._fill(np.minimum(self.planned, most), most, self._find_served(most))
             if not _leads(rates, self.keys, service.min_instances):
-                rates = self._even(most)
+                rates = self._even_out(most)
         return rates
 
-    def _carried(self, most: Floats) -> float:
+    def _find_served(self, most: Floats) -> float:
         """Returns the most that may be served where each instance has at most this rate."""
         service, share = self.service, self.service.availability.max_spot_share
         firm, spot = float(most[~self.is_spot].sum()), float(most[self.is_spot].sum())
@@ -104,7 +104,7 @@ class _Copies:
             total = min(total, sum(by_node.values()) - max(by_node.values()))
         return service.rate_per_second if total >= service.rate_per_second * ALL_SHARE else total
 
-    def _filled(self, rates: Floats, most: Floats, total: float) -> Floats:
+    def _fill(self, rates: Floats, most: Floats, total: float) -> Floats:
         """Returns rates of this sum, in proportion to these or, where they are too low, to what is left of the most."""
         found, firm = np.zeros(len(rates)), ~self.is_spot
         planned, share = float(rates.sum()), self.service.availability.max_spot_share
@@ -120,12 +120,12 @@ class _Copies:
                 )
         return found
 
-    def _even(self, most: Floats) -> Floats:
+    def _even_out(self, most: Floats) -> Floats:
         """Returns rates as even as these limits allow; those on spot nodes fall until they are within their share."""
         share, least = self.service.availability.max_spot_share, self.service.min_instances
         for _ in range(PASSES):
-            most = _led(most, self.keys, least)
-            rates = even(most, self._carried(most), least)
+            most = _lower_largest(most, self.keys, least)
+            rates = spread_evenly(most, self._find_served(most), least)
             spot, served = float(rates[self.is_spot].sum()), float(rates.sum())
             if spot <= share * served * (1 + ROUNDING_SHARE):
                 return rates if _leads(rates, self.keys, least) else np.zeros(len(rates))
@@ -144,7 +144,7 @@ def _leads(rates: Floats, keys: Sequence[object], least: int) -> bool:
     return is_apart and bool(edge >= rates.sum() / len(rates) / 2)
 
 
-def _led(most: Floats, keys: Sequence[object], least: int) -> Floats:
+def _lower_largest(most: Floats, keys: Sequence[object], least: int) -> Floats:
     """Lowers the most so that the largest instance of each of `least` keys is among the largest of all."""
     order = [int(i) for i in np.argsort(-most, kind="stable")]
     first = {keys[i]: i for i in reversed(order)}
@@ -154,7 +154,7 @@ def _led(most: Floats, keys: Sequence[object], least: int) -> Floats:
     return lowered
 
 
-def _named(lines: Sequence[Instance], service: str, ids: set[str]) -> list[Instance]:
+def _name_whole(lines: Sequence[Instance], service: str, ids: set[str]) -> list[Instance]:
     """Returns the instances under the whole service's name, and those that are new with an id of their own."""
     numbers, found = count(1), []
     for line in lines:
@@ -166,7 +166,7 @@ def _named(lines: Sequence[Instance], service: str, ids: set[str]) -> list[Insta
     return found
 
 
-def _retimed(problem: Problem, service: Service, lines: Sequence[Instance], rates: Floats) -> list[Instance]:
+def _set_rates(problem: Problem, service: Service, lines: Sequence[Instance], rates: Floats) -> list[Instance]:
     """Returns the instances with these rates, their timeouts and predictions."""
     judged = [line.exec_ms * (1 + problem.policy.exec_margin) for line in lines]
     several = len(lines)

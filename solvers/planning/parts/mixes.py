@@ -35,7 +35,7 @@ class Mix:
         return (self.accurate, self.share * self.served), (self.other, (1 - self.share) * self.served)
 
 
-def promised(problem: Problem) -> dict[str, Service]:
+def find_promised(problem: Problem) -> dict[str, Service]:
     """Returns the services of which a variant alone would break the promised mean accuracy."""
     return {
         name: service for name, service in sorted(problem.services.items())
@@ -129,8 +129,8 @@ def _mixes(problem: Problem, service: Service, known: Estimate) -> Iterator[Mix]
         for low in sorted({a for a in value.values() if a < promise}):
             under = tuple(v for v in service.variants if low <= value.get(v, 0.0) < promise)
             least = 1 - (high - promise) / (high - low) * (1 - MARGIN_SHARE)
-            full = {1 - _whole(rate * (1 - least), most, floor) / rate for most in _carried(known, service, under)}
-            full |= {_whole(rate * least, most, ceil) / rate for most in _carried(known, service, over)}
+            full = {1 - _whole(rate * (1 - least), most, floor) / rate for most in _list_served(known, service, under)}
+            full |= {_whole(rate * least, most, ceil) / rate for most in _list_served(known, service, over)}
             for share in (least, *sorted(share for share in full if least < share < 1)):
                 yield Mix(over, under, share)
 
@@ -140,7 +140,7 @@ def _whole(rate: float, most: float, rounded: Callable[[float], int]) -> float:
     return rounded(rate / most) * most * FULL_SHARE
 
 
-def _carried(known: Estimate, service: Service, variants: Sequence[str]) -> set[float]:
+def _list_served(known: Estimate, service: Service, variants: Sequence[str]) -> set[float]:
     return {most for variant in variants for most in known.most_rates(_variant_name(service.name, variant))}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from solvers.planning.beside import has_language_models, narrowed, nothing_left, wide_of, with_wide
+from solvers.planning.beside import has_language_models, merge_language_instances, narrow_problem, nothing_left, wide_of
 from solvers.planning.fleet.token_services import language_models
 from solvers.planning.fleet.token_shapes import carried_by, predicted
 from solvers.planning.judge import PlanEdit, Verdict
@@ -20,20 +20,20 @@ FULL_PLAN_DUE = "the running instances carry no more; a full plan is due"
 SAME_SHARE = 1e-12  # of a rate: rounding makes no other line
 
 
-def rerated(problem: Problem, wide: Sequence[Instance]) -> tuple[list[Instance], dict[str, Unserved]]:
+def set_present_rates(problem: Problem, wide: Sequence[Instance]) -> tuple[list[Instance], dict[str, Unserved]]:
     """Returns the instances with parts of the present rates, none over what it carries, and what is left."""
     found: list[Instance] = []
     rest: dict[str, Unserved] = {}
     for name, service in sorted(language_models(problem).items()):
         mine = [line for line in wide if line.service == name]
-        found += _shared(problem, service, mine)
+        found += _share_rate(problem, service, mine)
         left = service.rate_per_second - sum(line.rate_per_second for line in found if line.service == name)
         if left > NONE_UNSERVED_SHARE * service.rate_per_second:
             rest[name] = Unserved(name, left, FULL_PLAN_DUE)
     return found, rest
 
 
-def _shared(problem: Problem, service: Service, mine: Sequence[Instance]) -> list[Instance]:
+def _share_rate(problem: Problem, service: Service, mine: Sequence[Instance]) -> list[Instance]:
     """Returns a service's instances at the same parts of its rate as before, up to what each carries."""
     most = [carried_by(problem, service, line) for line in mine]
     before = sum(line.rate_per_second for line in mine)
@@ -41,10 +41,10 @@ def _shared(problem: Problem, service: Service, mine: Sequence[Instance]) -> lis
     if any(rate > limit for rate, limit in zip(wanted, most, strict=True)):
         served, total = min(service.rate_per_second, sum(most)), sum(most)
         wanted = [limit * served / total for limit in most] if total > 0 else most
-    return [_at_rate(problem, service, line, rate) for line, rate in zip(mine, wanted, strict=True) if rate > 0]
+    return [_set_rate(problem, service, line, rate) for line, rate in zip(mine, wanted, strict=True) if rate > 0]
 
 
-def _at_rate(problem: Problem, service: Service, line: Instance, rate: float) -> Instance:
+def _set_rate(problem: Problem, service: Service, line: Instance, rate: float) -> Instance:
     if abs(line.rate_per_second - rate) <= SAME_SHARE * rate:
         return line
     return predicted(problem, service, replace(line, rate_per_second=rate))
@@ -64,8 +64,8 @@ class MixedReplanner:
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> MixedReplanner:
         wide = wide_of(problem, plan.instances)
-        narrow = narrowed(problem, wide)
-        rest = follow_services(narrow, _without(problem, plan)) if narrow and narrow.services else None
+        narrow = narrow_problem(problem, wide)
+        rest = follow_services(narrow, _leave_out_models(problem, plan)) if narrow and narrow.services else None
         return cls(problem, plan, wide, rest, {}, narrow is None)
 
     def change(self, rates: Mapping[str, float]) -> Replanned:
@@ -74,16 +74,16 @@ class MixedReplanner:
         self.problem = self.problem.with_rates(rates)
         of_rest = {name: rate for name, rate in rates.items() if self.problem.services[name].tokens is None}
         found = self.rest.change(of_rest) if self.rest and of_rest else None
-        self.wide, self.unserved = rerated(self.problem, self.wide)
+        self.wide, self.unserved = set_present_rates(self.problem, self.wide)
         verdict = judged(self.problem, self.plan, simulate=False, keeps=keep)
-        return _replanned(found, before, self.wide, verdict, self.unserved)
+        return _merge_replanned(found, before, self.wide, verdict, self.unserved)
 
     @property
     def plan(self) -> Plan:
         """Returns the current plan of everything."""
-        narrow = nothing_left(self.problem) if self.is_full else _without(self.problem, self.base)
+        narrow = nothing_left(self.problem) if self.is_full else _leave_out_models(self.problem, self.base)
         narrow = self.rest.plan if self.rest else replace(narrow, changes=Changes())
-        plan, _ = with_wide(self.problem, narrow, self.wide, self.unserved, simulate=False)
+        plan, _ = merge_language_instances(self.problem, narrow, self.wide, self.unserved, simulate=False)
         assert plan.certificate
         return replace(plan, changes=Changes(), certificate=replace(plan.certificate, bound=None))
 
@@ -94,7 +94,7 @@ def replanner_of(problem: Problem, plan: Plan) -> WarmReplanner:
     return follow(problem, plan)
 
 
-def _without(problem: Problem, plan: Plan) -> Plan:
+def _leave_out_models(problem: Problem, plan: Plan) -> Plan:
     """Returns the part of a plan that is not of language models."""
     wide = {line.service for line in wide_of(problem, plan.instances)}
     models = language_models(problem).keys() | wide
@@ -105,7 +105,7 @@ def _without(problem: Problem, plan: Plan) -> Plan:
     )
 
 
-def _replanned(
+def _merge_replanned(
     found: Replanned | None, before: Sequence[Instance], after: Sequence[Instance], verdict: Verdict,
     unserved: Mapping[str, Unserved],
 ) -> Replanned:  # fmt: skip
@@ -127,10 +127,10 @@ def _replanned(
     )
 
 
-def beside_wide(problem: Problem, planned: Callable[[Problem], Plan]) -> Plan:
+def plan_beside_models(problem: Problem, planned: Callable[[Problem], Plan]) -> Plan:
     """Returns what `planned` answers for the rest of the fleet, with the running language models at present rates."""
-    wide, unserved = rerated(problem, wide_of(problem, problem.state.running if problem.state else ()))
-    narrow = narrowed(problem, wide)
+    wide, unserved = set_present_rates(problem, wide_of(problem, problem.state.running if problem.state else ()))
+    narrow = narrow_problem(problem, wide)
     rest = planned(narrow) if narrow is not None else nothing_left(problem)
-    plan, _ = with_wide(problem, rest, wide, unserved, simulate=False)
+    plan, _ = merge_language_instances(problem, rest, wide, unserved, simulate=False)
     return plan

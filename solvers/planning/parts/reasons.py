@@ -15,7 +15,7 @@ from solvers.planning.problem import Problem, Service
 ROOM = "there is room for it"  # begins the reason of a service that could be served without its rules
 
 
-def explained_parts(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
+def explain_parts(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
     """Returns the unserved services with reasons; rules of availability are named where there is room without them."""
     asking = {
         entry.service: entry.reason
@@ -24,21 +24,21 @@ def explained_parts(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
     }
     if not asking:
         return explained(problem, plan)
-    free = without_rules(problem, asking)
+    free = drop_rules(problem, asking)
     return tuple(
-        _reasoned(problem.services[entry.service], entry, asking[entry.service]) if entry.service in asking else entry
+        _add_reason(problem.services[entry.service], entry, asking[entry.service]) if entry.service in asking else entry
         for entry in explained(free, plan)
     )
 
 
-def without_rules(problem: Problem, names: Mapping[str, object] | Sequence[str]) -> Problem:
+def drop_rules(problem: Problem, names: Mapping[str, object] | Sequence[str]) -> Problem:
     """Returns the problem in which these services may run anywhere."""
     lifted = {name: replace(problem.services[name], availability=ANYWHERE) for name in names}
     return replace(problem, services={**problem.services, **lifted})
 
 
-def _reasoned(service: Service, entry: Unserved, known: str) -> Unserved:
-    rules = in_words(service.availability)
+def _add_reason(service: Service, entry: Unserved, known: str) -> Unserved:
+    rules = spell_rules(service.availability)
     if known:
         return replace(entry, reason=known, relaxation=f"its availability without: {rules}")
     if entry.reason.startswith(ROOM):
@@ -47,7 +47,7 @@ def _reasoned(service: Service, entry: Unserved, known: str) -> Unserved:
     return entry
 
 
-def in_words(rules: Availability) -> str:
+def spell_rules(rules: Availability) -> str:
     """Spells the rules that are not the usual ones."""
     words = [] if rules.spread == "gpu" else [f"spread {rules.spread}"]
     words += [f"surviveNodes {rules.survive_nodes}"] if rules.survive_nodes else []
@@ -81,7 +81,7 @@ def price_of_rules(problem: Problem, name: str) -> RulePrice | None:
     rate = rate_of_part(problem, service, max(len(groups), 1))
     with_rules = sum(cost(name, rate, [node for node in nodes if node.cell in cells]) for cells in groups.values())
     extra = with_rules - cost(name, service.rate_per_second, nodes)
-    return RulePrice(in_words(service.availability), max(0.0, extra)) if parts else None
+    return RulePrice(spell_rules(service.availability), max(0.0, extra)) if parts else None
 
 
 def _binds(service: Service) -> bool:

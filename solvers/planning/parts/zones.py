@@ -25,7 +25,7 @@ def zones(
         for name in names:
             draft.members[name].append(service)
     nodes = sorted(problem.nodes.values(), key=lambda node: (_kind(node), -node.gpu_count, node.name))
-    for node in _by_ties(nodes, draft.rates):
+    for node in _order_by_ties(nodes, draft.rates):
         draft.put(node, draft.best(node), 1)
     for _ in range(PASSES if draft.rates else 0):
         moved = [draft.moves(node) for node in nodes]
@@ -91,7 +91,7 @@ def _rates(running: Sequence[Instance], usable: Mapping[str, Sequence[str]]) -> 
     return found
 
 
-def _by_ties(nodes: Sequence[Node], rates: Mapping[str, Mapping[str, float]]) -> list[Node]:
+def _order_by_ties(nodes: Sequence[Node], rates: Mapping[str, Mapping[str, float]]) -> list[Node]:
     """Orders nodes so that each shares services with those before it: their zones then leave it least choice."""
     left, ordered = dict.fromkeys(node.name for node in nodes), []
     by_name = {node.name: node for node in nodes}

@@ -187,7 +187,7 @@ def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: floa
             if cap - before > need * (1 + 1e-6) and used:
                 break  # less of it is enough: look once more
             offer, sm, batch = int(o.offer[k]), int(o.sm[k]), int(o.batch[k])
-            if gpu in used or not _allowed(d, service, gpu, slot, offer, sm):
+            if gpu in used or not _is_allowed(d, service, gpu, slot, offer, sm):
                 continue
             used.add(gpu)
             if slot >= 0:
@@ -205,7 +205,7 @@ def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: floa
     return need
 
 
-def _allowed(d: RunningBoard, service: int, gpu: int, slot: int, offer: int, sm: int) -> bool:
+def _is_allowed(d: RunningBoard, service: int, gpu: int, slot: int, offer: int, sm: int) -> bool:
     """Returns whether the tenant's limit and the node still allow an option after those that were taken."""
     w, x = d.w, d.x
     tenant, profile, node = w.service_tenant[service], w.offer_profile[offer], d.b.node[gpu]

@@ -11,7 +11,7 @@ from solvers.latency import latency_at
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance
 from solvers.planning.replan.cover import Seats, known, spare
-from solvers.planning.replan.rates import shared, sum_of
+from solvers.planning.replan.rates import share_total, sum_of
 from solvers.planning.replan.running_board import RunningBoard
 from solvers.planning.search.promise import timeouts
 
@@ -41,7 +41,7 @@ def assign(d: RunningBoard, services: Iterable[int]) -> dict[int, float]:
                 d.stop(gpu, slot)
             unserved[service] = total
             continue
-        rates = shared(d.line_rate[seats.gpus, seats.slots], seats.caps, total, least)
+        rates = share_total(d.line_rate[seats.gpus, seats.slots], seats.caps, total, least)
         d.x.rate[seats.gpus, seats.slots] = rates
         rest = total - sum_of(rates)
         unserved[service] = rest if rest > NONE_UNSERVED_SHARE * total else 0.0
@@ -114,7 +114,7 @@ def instances_at(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int)
     return found
 
 
-def predicted(d: RunningBoard) -> tuple[Instance, ...]:
+def predict_lines(d: RunningBoard) -> tuple[Instance, ...]:
     """Returns all instances by GPU, with their predictions."""
     seats = [(gpu, slot) for gpu in np.flatnonzero(d.b.count).tolist() for slot in range(int(d.b.count[gpu]))]
     exec_ms = d.exec_ms([gpu for gpu, _ in seats], [slot for _, slot in seats])

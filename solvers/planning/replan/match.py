@@ -26,11 +26,11 @@ def match_running(t: Tables, cold: Sequence[Instance]) -> list[Instance]:
     for pool in t.pools:
         pairs = _node_pairs(t.problem, pool, by_place, running) if pool.node_sizes else [(pool.gpus, pool.gpus)]
         for planned, places in pairs:
-            moves |= _paired([place for place in planned if place in by_place], list(places), by_place, running)
+            moves |= _pair_places([place for place in planned if place in by_place], list(places), by_place, running)
     found = [replace(line, node=moves[line.place][0], gpu=moves[line.place][1]) for line in cold]
     if not _nodes_hold(t.problem, found):
         found = list(cold)
-    return _named(found, state.running)
+    return _keep_names(found, state.running)
 
 
 def _node_pairs(
@@ -81,7 +81,7 @@ def _nodes_in_common(wanted: Mapping[str, Counter[Key]], there: Mapping[str, Cou
     return sorted(common, key=lambda pair: (-common[pair], pair[0] != pair[1], pair))
 
 
-def _paired(
+def _pair_places(
     patterns: list[Place], places: list[Place], by_place: dict[Place, list[Instance]],
     running: dict[Place, Counter[Key]],
 ) -> dict[Place, Place]:  # fmt: skip
@@ -161,7 +161,7 @@ def _nodes_hold(problem: Problem, lines: Sequence[Instance]) -> bool:
     )
 
 
-def _named(lines: Sequence[Instance], running: Sequence[Instance]) -> list[Instance]:
+def _keep_names(lines: Sequence[Instance], running: Sequence[Instance]) -> list[Instance]:
     """Gives what runs already its old name, and to no other instance."""
     names: dict[tuple[Place, Key], list[str]] = defaultdict(list)
     for line in reversed(running):

@@ -14,7 +14,7 @@ def sum_of(values: Floats) -> float:
     return float(np.add.reduce(values))
 
 
-def shared(rates: Floats, caps: Floats, total: float, least: int) -> Floats:
+def share_total(rates: Floats, caps: Floats, total: float, least: int) -> Floats:
     """Returns rates above 0 that add up to `total`, none above its cap; in `rates`, 0 marks a new instance.
 
     The `least` largest carry at least half an even share each; if nothing else does that, all rates become even.
@@ -39,7 +39,7 @@ def shared(rates: Floats, caps: Floats, total: float, least: int) -> Floats:
         k = int(np.argmax(caps - found)) if rest > 0 else int(np.argmax(found))
         found[k] = min(found[k] + rest, caps[k])
     if least > 1 and np.sort(found)[-least] < found.sum() / len(found) / 2:
-        return even(caps, total, least)
+        return spread_evenly(caps, total, least)
     return found
 
 
@@ -63,7 +63,7 @@ def _lower(rates: Floats, floor: Floats, over: float) -> None:
             return
 
 
-def even(caps: Floats, total: float, least: int) -> Floats:
+def spread_evenly(caps: Floats, total: float, least: int) -> Floats:
     """Spreads `total` as evenly as the caps allow; less of it if the `least` largest could not carry half a share."""
     if least > 1:
         total = min(total, 2 * len(caps) * float(np.sort(caps)[-least]))

@@ -12,7 +12,7 @@ from solvers.planning.fleet.grids import Floats
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Cost, Plan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
-from solvers.planning.replan.lines import Difference, difference, predicted
+from solvers.planning.replan.lines import Difference, difference, predict_lines
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.replan.serving import serve
@@ -74,7 +74,7 @@ class Replanner:
         now = problem.state.now if problem.state else None
         problem = replace(problem, state=RunningState(now=now))
         t = tables(problem)
-        shop, prices = priced(t, ROUNDS)
+        shop, prices = price_services(t, ROUNDS)
         made = running_board(t, shop, plan.jobs)
         broken = seat(made, plan.instances)
         made.forget()
@@ -101,7 +101,7 @@ class Replanner:
             number = d.t.number_of[name]
             d.w.rate[number], d.w.most_rate[number] = rate, rate / d.t.min_instances[number]
         found = difference(d, services, self.serial, serve(d, services, self.prices))
-        verdict, edit = self._judged(found, problem)
+        verdict, edit = self._judge(found, problem)
         reasons: list[str] = []
         if verdict.violations:
             reasons.append(f"small changes give no valid plan: {verdict.violations[0]}")
@@ -112,10 +112,10 @@ class Replanner:
             self.judged_plan.apply(_inverse(edit, self.unserved), before)
             d.restore()
             found = self._held(services, part)
-            verdict, edit = self._judged(found, problem)
+            verdict, edit = self._judge(found, problem)
         self.broken = set()
         self.wrong = frozenset((violation.where, violation.rule) for violation in verdict.violations)
-        work, untouched = len(d.saved), _moved(found, rates)
+        work, untouched = len(d.saved), _count_moved(found, rates)
         d.forget()
         self.judged_plan.settle()
         self.problem = problem
@@ -125,8 +125,10 @@ class Replanner:
             if entry:
                 self.unserved[name] = entry
         # Unserved rates are reported each time: small changes do not return to them, and a full plan may serve them.
-        reasons += [f"{self.unserved[name].rate_per_second:g}/s of {name} stay unserved" for name in self._missed()]
-        reasons += self._drifted(verdict)
+        reasons += [
+            f"{self.unserved[name].rate_per_second:g}/s of {name} stay unserved" for name in self._list_missed()
+        ]
+        reasons += self._find_drifted(verdict)
         counts = verdict.changes
         return Replanned(
             edit, counts.start + counts.move, counts.stop + counts.move, counts.resize, counts.retune, untouched,
@@ -139,11 +141,11 @@ class Replanner:
         verdict = self.judged_plan.verdict()
         certificate = Certificate(verdict.cost, None, "the running plan with changed rates", 0, 0.0)
         return replace(
-            self.base, instances=predicted(self.board), changes=Changes(), certificate=certificate, releasable=(),
+            self.base, instances=predict_lines(self.board), changes=Changes(), certificate=certificate, releasable=(),
             unserved=tuple(self.unserved[name] for name in sorted(self.unserved)),
         )  # fmt: skip
 
-    def _judged(self, found: Difference, problem: Problem) -> tuple[Verdict, PlanEdit]:
+    def _judge(self, found: Difference, problem: Problem) -> tuple[Verdict, PlanEdit]:
         names = self.board.t.services
         unserved = {
             names[s]: Unserved(names[s], rate, "small changes give no room; a full plan is due") if rate else None
@@ -169,7 +171,7 @@ class Replanner:
             unserved[service] = rest if rest > 1e-5 * d.w.rate[service] else 0.0
         return difference(d, services, self.serial, unserved)
 
-    def _missed(self) -> list[str]:
+    def _list_missed(self) -> list[str]:
         """Returns the services that are not served whole, the most expensive first."""
         services, price = self.problem.services, self.board.t.unserved_price
         missed = {
@@ -179,7 +181,7 @@ class Replanner:
         }
         return sorted(missed, key=lambda name: (-missed[name], name))
 
-    def _drifted(self, verdict: Verdict) -> list[str]:
+    def _find_drifted(self, verdict: Verdict) -> list[str]:
         worth = float((self.prices * self.board.w.rate).sum())
         expected = worth * self.per_worth
         now = verdict.cost.resource
@@ -191,7 +193,7 @@ class Replanner:
         return []
 
 
-def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
+def price_services(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
     """Returns an empty workshop, and the worth of a request a second of each service."""
     shop = prepare(t)
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
@@ -213,7 +215,7 @@ def _inverse(change: PlanEdit, unserved: Mapping[str, Unserved]) -> PlanEdit:
     )
 
 
-def _moved(found: Difference, rates: Mapping[str, float]) -> int:
+def _count_moved(found: Difference, rates: Mapping[str, float]) -> int:
     """Returns the lines of other services that have changed."""
 
     def shapes(lines: Iterable[Instance]) -> set[tuple[object, ...]]:

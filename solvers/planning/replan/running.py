@@ -8,12 +8,12 @@ from math import inf
 
 from solvers.planning.fleet.predictions import predict_again
 from solvers.planning.judge import judge_services
-from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, ServicePlan, Unserved, unserved_rest
+from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, ServicePlan, Unserved, list_unserved
 from solvers.planning.problem import Instance, PlacedJob, Problem, RunningState
 from solvers.planning.replan.cover import settle
-from solvers.planning.replan.lines import assign, difference, predicted
+from solvers.planning.replan.lines import assign, difference, predict_lines
 from solvers.planning.replan.match import match_running
-from solvers.planning.replan.replanner import priced
+from solvers.planning.replan.replanner import price_services
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search.drafts import prepare
@@ -25,7 +25,7 @@ PASSES = 5
 AS_IT_RUNS = "the running plan"
 
 
-def beside_running(t: Tables, found: Sequence[Instance], unserved: Sequence[Unserved]) -> ServicePlan:
+def choose_beside_running(t: Tables, found: Sequence[Instance], unserved: Sequence[Unserved]) -> ServicePlan:
     """Chooses by value: the plan as it runs, the same repaired, or what a search found, fitted onto it.
 
     Value is cost x horizon / 60 + churn. Of equal plans it takes the one that changes less, so that a plan is a fixed
@@ -33,9 +33,11 @@ def beside_running(t: Tables, found: Sequence[Instance], unserved: Sequence[Unse
     """
     state = t.problem.state
     assert state
-    least_change = repaired(t)
+    least_change = repair_running(t)
     choices = [
-        ServicePlan(as_predicted(t.problem, state.running), list(unserved_rest(t.problem, state.running)), AS_IT_RUNS),
+        ServicePlan(
+            add_predictions(t.problem, state.running), list(list_unserved(t.problem, state.running)), AS_IT_RUNS
+        ),
         least_change,
         fit(t, found, unserved),
     ]
@@ -64,7 +66,7 @@ def fit(t: Tables, found: Sequence[Instance], unserved: Sequence[Unserved]) -> S
     assert state
     planned = ServicePlan(match_running(t, found), list(unserved), "")
     running = {line.id: line for line in state.running}
-    lines = [_as_it_is(line, running.get(line.id)) for line in planned.instances]
+    lines = [_keep_as_it_is(line, running.get(line.id)) for line in planned.instances]
     d = running_board(t, prepare(t), state.jobs)
     seat(d, lines)
     if unserved or sum(map(len, d.lines)) < len(lines):  # beside the jobs that run it breaks a rule, so that they move
@@ -73,18 +75,18 @@ def fit(t: Tables, found: Sequence[Instance], unserved: Sequence[Unserved]) -> S
     services = range(len(t.services))
     rests = assign(d, services)
     difference(d, services, len(lines) + len(state.running), rests)
-    tuned = ServicePlan(list(predicted(d)), [], "")
+    tuned = ServicePlan(list(predict_lines(d)), [], "")
     return planned if any(rests.values()) or value_of(t, tuned) > value_of(t, planned) else tuned
 
 
-def _as_it_is(line: Instance, runs: Instance | None) -> Instance:
+def _keep_as_it_is(line: Instance, runs: Instance | None) -> Instance:
     """Returns a planned instance with the rate and the timeout that it has now."""
     if runs is None:
         return line
     return replace(line, rate_per_second=runs.rate_per_second, batch_timeout_ms=runs.batch_timeout_ms)
 
 
-def as_predicted(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:
+def add_predictions(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:
     """Returns running instances with predictions, which a State lacks and the reasons of a plan need.
 
     Ignores jobs, which are placed next to a plan later.
@@ -115,7 +117,7 @@ def top_up(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -
     return replace(after, origin="") if value_of(t, after) < value_of(t, before) else before
 
 
-def repaired(t: Tables) -> ServicePlan:
+def repair_running(t: Tables) -> ServicePlan:
     """Repairs the running plan with the least changes that make it valid."""
     state = t.problem.state
     assert state
@@ -131,17 +133,17 @@ def repair(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> S
 
     A plan that comes out of this goes through it unchanged.
     """
-    found = latest = _repaired(t, lines, jobs)
+    found = latest = _repair(t, lines, jobs)
     for _ in range(PASSES):
         if latest.origin == AS_IT_RUNS or not latest.unserved:
             break
-        latest = _repaired(t, latest.instances, jobs)
+        latest = _repair(t, latest.instances, jobs)
         found = replace(latest, origin=found.origin)
     return found
 
 
-def _repaired(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> ServicePlan:
-    shop, prices = priced(t, 0)
+def _repair(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> ServicePlan:
+    shop, prices = price_services(t, 0)
     d = running_board(t, shop, jobs)
     broken = seat(d, lines)
     missing = {s: _missing(d, s) for s in range(len(t.services))}
@@ -163,7 +165,9 @@ def _repaired(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -
     unserved = [
         Unserved(t.services[s], rest) for s, rest in sorted(rests.items()) if rest > NONE_UNSERVED_SHARE * t.rate[s]
     ]
-    return ServicePlan(list(predicted(d)), unserved, AS_IT_RUNS if same else "the running plan with the least changes")
+    return ServicePlan(
+        list(predict_lines(d)), unserved, AS_IT_RUNS if same else "the running plan with the least changes"
+    )
 
 
 def _missing(d: RunningBoard, service: int) -> float:

@@ -16,7 +16,7 @@ from solvers.planning.problem import Instance, PlacedJob, RunningState
 from solvers.planning.replan.effort import change_price
 from solvers.planning.replan.kernels import capacities
 from solvers.planning.replan.match import match_running
-from solvers.planning.replan.running import repaired
+from solvers.planning.replan.running import repair_running
 from solvers.planning.replan.running_board import running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
@@ -53,7 +53,7 @@ def search(t: Tables, seed: int, ask_rivals: AskRivals | None = None) -> Iterato
     # A fleet too small may serve more in another way; on a small one a new beginning finds what this one cannot reach.
     if serves_all(t, first.placed):
         yield SearchDraft(NOBODY, np.inf, first.work, "", rivals=() if ask_rivals else None)  # hardly any is ahead
-        turns: Iterator[_Step] = chain(_with_steps(near, first.work), _anew(t, seed, None))
+        turns: Iterator[_Step] = chain(_count_steps(near, first.work), _anew(t, seed, None))
     else:
         turns = _anew(t, seed, ask_rivals)
     work = first.work
@@ -63,10 +63,10 @@ def search(t: Tables, seed: int, ask_rivals: AskRivals | None = None) -> Iterato
 
 
 def _anew(t: Tables, seed: int, ask_rivals: AskRivals | None) -> Iterator[_Step]:
-    return _with_steps((laid_over(t, draft) for draft in drafts(prepare(t), seed, ask_rivals)), 0)
+    return _count_steps((laid_over(t, draft) for draft in drafts(prepare(t), seed, ask_rivals)), 0)
 
 
-def _with_steps(made: Iterator[SearchDraft], done: int) -> Iterator[_Step]:
+def _count_steps(made: Iterator[SearchDraft], done: int) -> Iterator[_Step]:
     """Yields drafts with the steps that each took."""
     for draft in made:
         yield max(1, draft.work - done), draft
@@ -92,7 +92,7 @@ def _near(t: Tables, state: RunningState, seed: int) -> Iterator[SearchDraft]:
     shop.clear_all()
     shop.home = _home(t, state.running)
     staying = [job for job in state.jobs if not t.problem.jobs[job.job].is_preemptible]
-    seat_all(t, shop, repaired(t).instances, staying)
+    seat_all(t, shop, repair_running(t).instances, staying)
     shop.fill(course.rate, shop.need)
     shop.restack()
     local_search, has_nodes = LocalSearch(shop, seed), bool(len(shop.nodes.gpus))

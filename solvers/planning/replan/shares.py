@@ -9,9 +9,9 @@ import numpy as np
 from solvers.planning.plan import ServicePlan
 from solvers.planning.problem import Instance, Place
 from solvers.planning.replan.kernels import capacities, fits
-from solvers.planning.replan.lines import assign, difference, predicted
+from solvers.planning.replan.lines import assign, difference, predict_lines
 from solvers.planning.replan.match import Key, key_of, lines_by_place
-from solvers.planning.replan.replanner import priced
+from solvers.planning.replan.replanner import price_services
 from solvers.planning.replan.running import value_of
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
@@ -38,7 +38,7 @@ def keep_shares(t: Tables, services: ServicePlan) -> ServicePlan:
     }
     if not resized:
         return services
-    shop, _ = priced(t, 0)
+    shop, _ = price_services(t, 0)
     d = running_board(t, shop, state.jobs)
     if seat(d, services.instances):  # beside the jobs that run it breaks a rule, so that they will move
         return services
@@ -48,7 +48,7 @@ def keep_shares(t: Tables, services: ServicePlan) -> ServicePlan:
         return services
     rests = assign(d, sorted(touched))
     difference(d, touched, len(services.instances) + len(state.running), rests)
-    found = ServicePlan(list(predicted(d)), [], services.origin)
+    found = ServicePlan(list(predict_lines(d)), [], services.origin)
     return found if not any(rests.values()) and value_of(t, found) < value_of(t, services) else services
 
 

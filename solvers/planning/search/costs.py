@@ -66,7 +66,7 @@ def costs_of(w: TableArrays, b: Board, pools: Pools, gpus: Ints, costs: Floats, 
 
 
 @njit(F8(WORLD, BOARD, F1))
-def unserved_cost(w: TableArrays, b: Board, need: Floats) -> float:
+def price_unserved(w: TableArrays, b: Board, need: Floats) -> float:
     """Returns the cost of what is unserved, and writes into `need` what each service needs."""
     cost = 0.0
     for service in range(need.shape[0]):

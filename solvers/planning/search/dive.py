@@ -66,7 +66,7 @@ def penalties(shop: Workshop, course: Dive) -> Floats:
     return np.minimum(shop.t.unserved_price, course.dear * np.maximum(rate, floor))
 
 
-def _priced(shop: Workshop, course: Dive) -> None:
+def _set_prices(shop: Workshop, course: Dive) -> None:
     shop.pools.extra[:] = course.extra
     shop.w = shop.w._replace(watt_price=shop.w.energy_price + course.watt)
 
@@ -94,7 +94,7 @@ def generate(
     number = 0
     while number < rounds:
         shop.clear_all()
-        _priced(shop, course)
+        _set_prices(shop, course)
         used = shop.fill(course.rate, everything.copy())
         columns = shop.columns(used)
         yield None  # the board may be pruned now
@@ -144,7 +144,7 @@ def finish(shop: Workshop, course: Dive, alive: list[PatternColumn], depth: Dive
         )
         master.add(alive)
         for _ in range(depth.rounds):
-            _priced(shop, course)
+            _set_prices(shop, course)
             used = shop.fill(course.rate, need.copy())
             master.add(shop.columns(used))
             shop.clear(used)

@@ -7,7 +7,7 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import BOARD, F1, F8, HOME, I1, I8, WORLD, Board, Home, TableArrays
-from solvers.planning.search.costs import balance, churn_of, cost_of, unserved_cost
+from solvers.planning.search.costs import balance, churn_of, cost_of, price_unserved
 from solvers.planning.search.fill import POOLS, TABLED, Pools, Tabled, clear, fill, put
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch
 
@@ -25,7 +25,7 @@ SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free 
 
 
 @njit(I8(WORLD, BOARD, I1, I1, I1))
-def spared(w: TableArrays, b: Board, order: Ints, least: Ints, standing: Ints) -> int:
+def empty_spared(w: TableArrays, b: Board, order: Ints, least: Ints, standing: Ints) -> int:
     """Empties the GPUs in `order` that no service needs; returns how many. `standing` counts instances a service."""
     gone = 0
     for gpu in order:
@@ -158,7 +158,7 @@ def improve(
     touched, is_touched = np.zeros(services, dtype=np.int64), np.zeros(services, dtype=np.int64)
     before, after = np.zeros(2), np.zeros(2)
     standing = list_used(b, pools, used)
-    unserved_cost(w, b, short)
+    price_unserved(w, b, short)
     total, left_short, lacking = 0.0, 0, 0
     may_lack, lacks = floor == 0.0, np.zeros(services, dtype=np.int64)
     for service in range(services):

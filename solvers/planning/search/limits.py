@@ -65,7 +65,7 @@ def _keep_power(shop: Workshop) -> None:
         over = idle_w(t) + sum(busy.values()) - budget
         if over <= 0:
             return
-        loss = {at: _missed(shop, at[0], at[1]) / max(watts, 1e-9) for at, watts in busy.items() if watts > 0}
+        loss = {at: _price_missed(shop, at[0], at[1]) / max(watts, 1e-9) for at, watts in busy.items() if watts > 0}
         for gpu, offer in sorted(loss, key=lambda at: (loss[at], at)):
             evict(shop, gpu, offer)
             over -= busy[gpu, offer]
@@ -91,7 +91,7 @@ def _keep_tenants(shop: Workshop) -> None:
                 service = t.offer_service[offer]
                 if t.tenant[service] == tenants[name]:
                     share = 1.0 if t.is_dedicated[service] else float(b.sm[gpu, slot]) / 100
-                    seats.append((_missed(shop, gpu, offer) / share, gpu, offer, share, share * price))
+                    seats.append((_price_missed(shop, gpu, offer) / share, gpu, offer, share, share * price))
         gpus, price = sum(seat[3] for seat in seats), sum(seat[4] for seat in seats)
         most_gpus = np.inf if limit.gpus is None else limit.gpus * SURE_SHARE
         most_price = np.inf if limit.price_per_hour is None else limit.price_per_hour * SURE_SHARE
@@ -129,7 +129,7 @@ def _back_with(shop: Workshop, gpu: int, offer: int, sm_percent: int) -> int:
     return sm_percent
 
 
-def _missed(shop: Workshop, gpu: int, offer: int) -> float:
+def _price_missed(shop: Workshop, gpu: int, offer: int) -> float:
     """Returns the cost of removing the instances of an offer from a GPU."""
     t, b = shop.t, shop.board
     service = t.offer_service[offer]

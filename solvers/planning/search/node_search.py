@@ -119,7 +119,7 @@ class NodeSearch:
         now = float(count @ of_kind) + single - float((rate * shop.t.rate).sum())
         each = tuple(islice(self._saving(count), MOST_EXCHANGES))
         lost = [of_kind[list(closing)].sum() - of_kind[list(opening)].sum() for closing, opening in each]
-        saved = np.array([self._saved(exchange) for exchange in each])
+        saved = np.array([self._count_saved(exchange) for exchange in each])
         return Exchanges(tuple(opened), each, saved, now - np.array(lost), np.zeros(len(each), dtype=np.int64))
 
     def _saving(self, count: Ints) -> Iterator[Exchange]:
@@ -130,10 +130,10 @@ class NodeSearch:
         pairs = [pair for pair in combinations_with_replacement(used, 2) if pair[0] != pair[1] or count[pair[0]] > 1]
         for closing in [*((kind,) for kind in used), *pairs]:
             for opening in [(), *free]:
-                if not set(opening) & set(closing) and self._saved((closing, opening)) > 1e-9:
+                if not set(opening) & set(closing) and self._count_saved((closing, opening)) > 1e-9:
                     yield closing, opening
 
-    def _saved(self, exchange: Exchange) -> float:
+    def _count_saved(self, exchange: Exchange) -> float:
         closing, opening = exchange
         return float(sum(self.price[kind] for kind in closing) - sum(self.price[kind] for kind in opening))
 

@@ -41,19 +41,19 @@ def _timeouts(
     for (percentile, variation), place in number.items():
         at = np.flatnonzero(of == place)
         table = limits(percentile, set(whole[at].tolist()), variation)
-        late = at[load[at] > _accepted(table.prompt, whole[at], ratio[at]) * (1 + SLACK_SHARE)]
+        late = at[load[at] > _find_accepted(table.prompt, whole[at], ratio[at]) * (1 + SLACK_SHARE)]
         if len(late) <= FEW_LINES:
             for index in late:
                 line = (int(whole[index]), float(exec_ms[index]), float(slo[index]), percentile, float(rate[index]))
                 timeout = timeout_for(*line, variation)
                 found[index] = nan if timeout is None else timeout
         else:
-            accepted = _accepted(table.loads, whole[late], ratio[late])
+            accepted = _find_accepted(table.loads, whole[late], ratio[late])
             found[late] = patient_timeouts(whole[late], exec_ms[late], slo[late], rate[late], accepted)
     return found
 
 
-def _accepted(rows: Floats, batches: Ints, ratios: Floats) -> Floats:
+def _find_accepted(rows: Floats, batches: Ints, ratios: Floats) -> Floats:
     accepted = np.zeros(len(batches))
     accepted_loads(rows, batches, ratios, accepted)
     return accepted

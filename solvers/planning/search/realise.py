@@ -11,7 +11,7 @@ from solvers.latency import latency_at, timeout_for
 from solvers.planning.fleet.grids import Floats, Ints, accepted_rate
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import GpuType, Instance, Service
-from solvers.planning.search.improve import spared
+from solvers.planning.search.improve import empty_spared
 from solvers.planning.search.promise import timeouts
 from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import Workshop
@@ -62,7 +62,7 @@ def prune(shop: Workshop) -> None:
     costs, _ = shop.costs(gpus)
     seats = placed_instances(shop)
     count = np.bincount(t.offer_service[seats.offer], minlength=len(t.services)).astype(np.int64)
-    if spared(shop.w, b, gpus[np.lexsort((gpus, -costs))], t.min_instances, count):
+    if empty_spared(shop.w, b, gpus[np.lexsort((gpus, -costs))], t.min_instances, count):
         shop.restack()
 
 
@@ -79,10 +79,10 @@ def leave_out(shop: Workshop) -> None:
             np.add.at(carried, t.offer_service[b.offer[gpu, :count]], b.cap[gpu, :count])
         missing = t.rate - b.cover + carried
         missing[(carried > 0) & (t.min_instances > 1)] = np.inf  # with too few instances the whole service is left out
-        if _missed(t, np.minimum(missing, t.rate)) - _missed(t, t.rate - b.cover) < cost:
+        if _price_missed(t, np.minimum(missing, t.rate)) - _price_missed(t, t.rate - b.cover) < cost:
             for gpu in gpus:
                 shop.empty(gpu)
-    if _missed(t, t.rate) < shop.bill:
+    if _price_missed(t, t.rate) < shop.bill:
         shop.clear_all()
     shop.restack()
 
@@ -101,7 +101,7 @@ def _paid_together(shop: Workshop) -> list[tuple[float, list[int]]]:
     return sorted(found, key=lambda entry: (-entry[0], entry[1]))
 
 
-def _missed(t: Tables, missing: Floats) -> float:
+def _price_missed(t: Tables, missing: Floats) -> float:
     return float((t.unserved_price * np.maximum(missing, 1.0))[missing > 1e-9 * t.rate].sum())
 
 
@@ -153,7 +153,7 @@ def serves_all(t: Tables, placed: PlacedInstances) -> bool:
         rate, least = float(t.rate[service]), int(t.min_instances[service])
         if count[service] < least:
             return False
-        carried[service] = sum(even(placed.cap[owners == service].tolist(), rate, least))
+        carried[service] = sum(spread_evenly(placed.cap[owners == service].tolist(), rate, least))
     return bool(np.all(t.rate - carried <= NONE_UNSERVED_SHARE * t.rate))
 
 
@@ -217,10 +217,10 @@ def _rates(t: Tables, placed: PlacedInstances) -> tuple[list[_Seat], Floats, Flo
     for service in sorted(by_service):
         own = by_service[service]
         if t.problem.policy.pricing == "gpu":  # where shares are priced, the SMs that one frees slow the others
-            own = _needed(own, float(t.rate[service]), int(t.min_instances[service]))
+            own = _select_needed(own, float(t.rate[service]), int(t.min_instances[service]))
         if len(own) < t.min_instances[service]:
             continue  # all or nothing: too few instances
-        shares = even([seat.cap for seat in own], float(t.rate[service]), int(t.min_instances[service]))
+        shares = spread_evenly([seat.cap for seat in own], float(t.rate[service]), int(t.min_instances[service]))
         unserved[service] = max(0.0, float(t.rate[service]) - sum(shares))
         seats += own
         rates += shares
@@ -228,7 +228,7 @@ def _rates(t: Tables, placed: PlacedInstances) -> tuple[list[_Seat], Floats, Flo
     return [seats[i] for i in order], np.array([rates[i] for i in order]), unserved
 
 
-def _needed(seats: list[_Seat], rate: float, least: int) -> list[_Seat]:
+def _select_needed(seats: list[_Seat], rate: float, least: int) -> list[_Seat]:
     """Returns the residents that the rate needs; the smallest superfluous ones are dropped."""
     total, needed = sum(seat.cap for seat in seats), sorted(seats, key=lambda seat: (-seat.cap, seat.gpu))
     while len(needed) > max(least, 1) and total - needed[-1].cap >= rate * (1 - 1e-12):
@@ -236,7 +236,7 @@ def _needed(seats: list[_Seat], rate: float, least: int) -> list[_Seat]:
     return needed
 
 
-def even(caps: list[float], rate: float, least: int) -> list[float]:
+def spread_evenly(caps: list[float], rate: float, least: int) -> list[float]:
     """Spreads `rate`, or as much of it as the caps allow, as evenly as the caps allow.
 
     The `least` largest must carry half an even share each; where their caps are too small for that, less is served.

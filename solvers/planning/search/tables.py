@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from solvers.planning.fleet.grids import SM, Floats, Ints, ProfileGrid, read_grid, read_loads
 from solvers.planning.fleet.offers import Site, read_offers
 from solvers.planning.judge.billing import gpu_price, is_billed_whole
-from solvers.planning.machines import GpuType, capped
+from solvers.planning.machines import GpuType, cap_type
 from solvers.planning.problem import Node, Problem, ProfileKey, Service
 
 
@@ -151,7 +151,7 @@ def tables(problem: Problem) -> Tables:
         site_start=_ints(offers.site_start),
         group_start=_ints(offers.group_start),
         site_group=_ints(offers.site_group),
-        site_types=tuple(capped(problem.gpu_types[site.gpu_type], site.max_w) for site in sites),
+        site_types=tuple(cap_type(problem.gpu_types[site.gpu_type], site.max_w) for site in sites),
         pools=pools,
     )
 

@@ -13,7 +13,7 @@ from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import MOST_RESIDENTS, Board, Home, TableArrays, empty_board, no_home, world
 from solvers.planning.search.bill import NodeBill, node_bill
 from solvers.planning.search.capacity import rate_table, sm_grid
-from solvers.planning.search.costs import churn_on, costs_of, unserved_cost
+from solvers.planning.search.costs import churn_on, costs_of, price_unserved
 from solvers.planning.search.fill import Pools, Tabled, clear, fill, put
 from solvers.planning.search.improve import improve, restack
 from solvers.planning.search.pattern import GpuPattern, PatternScratch, pattern, scratch
@@ -189,7 +189,7 @@ class Workshop:
     def need(self) -> Floats:
         """Returns the rate of each service that no resident carries."""
         need = np.zeros(len(self.t.services))
-        unserved_cost(self.w, self.board, need)
+        price_unserved(self.w, self.board, need)
         return need
 
     @property
@@ -200,7 +200,7 @@ class Workshop:
     @property
     def cost(self) -> float:
         """Returns the cost of the board, as the loops count it, with its churn and everything it leaves unserved."""
-        missed = unserved_cost(self.w, self.board, np.zeros(len(self.t.services)))
+        missed = price_unserved(self.w, self.board, np.zeros(len(self.t.services)))
         return float(self.costs(self.used)[0].sum() + missed) + churn_on(self.board, self.home)
 
     @property

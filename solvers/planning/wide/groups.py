@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from solvers.planning.fleet.rooms import FleetRooms
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.problem import Node, Place, Problem
 
 
@@ -37,7 +37,7 @@ class LinkedNodes:
         """Returns how many instances on so many GPUs fit onto a node, if each of these draws so many watts."""
         if not self.caps_w:
             return self.slots(degree)
-        return sum(sum(at_most(watts, cap_w) for cap_w in link) // degree for link in self.caps_w)
+        return sum(sum(is_at_most(watts, cap_w) for cap_w in link) // degree for link in self.caps_w)
 
 
 def rooms_beside_jobs(problem: Problem) -> FleetRooms:

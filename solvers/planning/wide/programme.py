@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from solvers.integer_program import IntegerProgram
 from solvers.planning.fleet.token_shapes import TokenShape
 from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
-from solvers.planning.judge.tolerances import at_most
+from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.problem import Instance, Place, Problem, Service
 from solvers.planning.wide.groups import LinkedNodes
 
@@ -124,7 +124,7 @@ def drawn_w(problem: Problem, shape: TokenShape) -> float:
 
 def allows(problem: Problem, shape: TokenShape, places: Iterable[Place]) -> bool:
     """Returns whether each of these GPUs may draw the watts of an instance of this shape."""
-    return all(at_most(drawn_w(problem, shape), problem.type_at(place).max_w) for place in places)
+    return all(is_at_most(drawn_w(problem, shape), problem.type_at(place).max_w) for place in places)
 
 
 def slots(problem: Problem, group: LinkedNodes, shape: TokenShape) -> int:
@@ -169,7 +169,7 @@ def _pack(
                 hot = [
                     (c.count, c.shape.degree / degree)
                     for c in here
-                    if c.shape.degree >= degree and not at_most(drawn_w(problem, c.shape), cap_w)
+                    if c.shape.degree >= degree and not is_at_most(drawn_w(problem, c.shape), cap_w)
                 ]
                 _at_most(rows, hot, group.slots(degree, cap_w), nodes, count)
         _at_most(rows, [(c.count, c.shape.cpu_cores) for c in here], group.node.cpu_cores, nodes, count)

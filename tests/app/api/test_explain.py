@@ -14,7 +14,7 @@ from app.access import Principal, Reach, Scope
 from app.api.explain import hide_neighbours
 from app.control.domain.snapshot import Correction, LatencyFactor
 from app.control.observe.drift import ProfileCorrection
-from app.control.observe.drift.rows import to_row
+from app.control.observe.drift.rows import write_correction
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import corrections, plans
@@ -54,7 +54,7 @@ def test_a_profile_says_what_was_declared_and_what_was_learned(server: RunningSe
     known = ProfileCorrection("/".join(spec[field] for field in ("model", "variant", "gpuType")), Correction(points))
     database = Database(server.database_url, pool_size=1)
     try:
-        row = to_row(known, datetime(2026, 1, 1, tzinfo=UTC))
+        row = write_correction(known, datetime(2026, 1, 1, tzinfo=UTC))
         database.write(lambda connection: corrections.keep(connection, [row]))
     finally:
         database.close()

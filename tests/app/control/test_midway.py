@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from app.control.answer.replay import Record, from_json, replay, to_json
+from app.control.answer.replay import Record, read_record, replay, write_record
 from app.control.cycle import CycleBudget
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.last_question import LastQuestion
@@ -106,5 +106,5 @@ def test_a_rollout_that_is_in_the_way_of_load_is_given_up_where_it_is() -> None:
             3, decision.lane, decision.answer.outcome, now, decision.drafts, dict(versions()), decision.plan,
             dict(decision.desired),
         )  # fmt: skip
-        assert replay(from_json(to_json(record)), SOLVER).is_identical
+        assert replay(read_record(write_record(record)), SOLVER).is_identical
     assert given_up

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.control.answer.replay import Record, from_json, record_of, replay, to_json
+from app.control.answer.replay import Record, read_record, record_of, replay, write_record
 from app.control.domain.decision import SolveOutcome, SolverOrder
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
-from app.control.solve.orders import Solve, solved
+from app.control.solve.orders import Solve, solve_order
 from app.store.plans import plan_reads
 from simulation.run import Simulation, open_simulation
 from simulation.shapes import steady
@@ -66,7 +66,7 @@ def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(data
         assert record.plan.certificate
         assert record.plan.certificate.method.startswith("hetsev: ")
         assert record.plan.certificate.bound is not None
-        assert replay(from_json(to_json(record)), Inline()).is_identical
+        assert replay(read_record(write_record(record)), Inline()).is_identical
     assert any(knowledge["hetsev"]["overSince"] for record in made if (knowledge := knowledge_in(record)))
 
 
@@ -88,7 +88,7 @@ def test_mudi_runs_a_fleet_resizes_in_place_as_the_load_rises_and_is_replayed(da
     for record in records:
         assert record
         assert record.drafts[0].counted["planner"] == "mudi"
-        assert replay(from_json(to_json(record)), Inline()).is_identical
+        assert replay(read_record(write_record(record)), Inline()).is_identical
 
 
 def test_morak_runs_a_fleet_keeps_its_shares_adds_instances_and_is_replayed(database_url: str) -> None:
@@ -111,11 +111,11 @@ def test_morak_runs_a_fleet_keeps_its_shares_adds_instances_and_is_replayed(data
     for record in records:
         assert record
         assert record.drafts[0].counted["planner"] == "morak"
-        assert replay(from_json(to_json(record)), Inline()).is_identical
+        assert replay(read_record(write_record(record)), Inline()).is_identical
     assert snapshot
     node, _, gpu = before[0][0].partition("/")
     asking = {**snapshot.nodes, node: replace(snapshot.nodes[node], repartition_gpus=(int(gpu),))}
-    answer = solved(Solve(formulate(replace(snapshot, nodes=asking)).problem, None, 5), alone=True)
+    answer = solve_order(Solve(formulate(replace(snapshot, nodes=asking)).problem, None, 5), alone=True)
     assert answer.plan
     assert answer.plan.certificate
     assert "1 GPU divided again" in answer.plan.certificate.method
@@ -137,7 +137,7 @@ def test_inss_runs_a_fleet_keeps_what_runs_as_the_load_rises_and_is_replayed(dat
     for record in records:
         assert record
         assert record.drafts[0].counted["planner"] == "inss"
-        assert replay(from_json(to_json(record)), Inline()).is_identical
+        assert replay(read_record(write_record(record)), Inline()).is_identical
 
 
 def test_oltunes_runs_a_fleet_adds_instances_as_the_load_rises_and_is_replayed(database_url: str) -> None:
@@ -160,7 +160,7 @@ def test_oltunes_runs_a_fleet_adds_instances_as_the_load_rises_and_is_replayed(d
         assert record.plan
         assert record.plan.certificate
         assert record.plan.certificate.method.startswith("oltunes: idlest GPU first")
-        assert replay(from_json(to_json(record)), Inline()).is_identical
+        assert replay(read_record(write_record(record)), Inline()).is_identical
 
 
 def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> None:
@@ -173,6 +173,6 @@ def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> Non
         assert simulation.last.question
         snapshot = simulation.last.snapshot
     assert snapshot
-    answer = solved(Solve(formulate(snapshot).problem, None, 5), alone=True)
+    answer = solve_order(Solve(formulate(snapshot).problem, None, 5), alone=True)
     assert answer.outcome is SolveOutcome.WRONG
     assert answer.counted["planner"] == "hetsev"

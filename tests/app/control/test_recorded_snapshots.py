@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from app.control.answer.replay import Record, from_json, to_json
+from app.control.answer.replay import Record, read_record, write_record
 from app.control.domain.decision import PlanningLane, SolveOutcome
 from app.control.domain.snapshot import Correction, ExpectedLoad, LatencyFactor, Snapshot
 from app.control.record.encoding import join_snapshot, snapshot_parts
@@ -24,4 +24,4 @@ def test_bursts_that_gateways_measured_are_in_the_snapshot_and_in_the_record() -
     snapshot = replace(SNAPSHOT, expected={"shop/search": load})
     assert join_snapshot(snapshot_parts(snapshot)) == snapshot
     record = Record(1, PlanningLane.FULL, SolveOutcome.SOLVED, snapshot, (), {})
-    assert from_json(to_json(record)) == record
+    assert read_record(write_record(record)) == record

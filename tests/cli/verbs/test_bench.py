@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.bench.api import rounded_percentile
+from cli.bench.api import find_percentile
 from tests.support.patience import patience
 
 
@@ -63,4 +63,4 @@ def test_reports_are_measured_while_a_viewer_reads(tmp_path: Path) -> None:
     [([], 99, None), ([5.0], 99, 5.0), ([3.0, 1.0, 2.0], 50, 2.0), (list(map(float, range(1, 101))), 99, 99.0)],
 )
 def test_a_percentile_is_a_value_that_was_measured(values: list[float], percent: float, expected: float | None) -> None:
-    assert rounded_percentile(values, percent) == expected
+    assert find_percentile(values, percent) == expected

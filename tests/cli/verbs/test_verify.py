@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
-from solvers.planning.judge.attainment import simulated
+from solvers.planning.judge.attainment import simulate_queue
 from tests.cli.conftest import Done
 from tests.cli.offline import FLEET, process
 
@@ -95,10 +95,10 @@ def test_an_slo_that_is_not_kept_is_simulated(verify: Verify) -> None:
 @pytest.mark.slow
 def test_equal_instances_are_simulated_once_and_reported_once(verify: Verify) -> None:
     wrong = [instance(id=f"i{number}", ratePerSecond=150.0) for number in range(3000)]
-    simulated.cache_clear()
+    simulate_queue.cache_clear()
     done = verify({"instances": wrong})
     assert done.code == 1
-    assert simulated.cache_info().misses == 2  # the short look, and the long one
+    assert simulate_queue.cache_info().misses == 2  # the short look, and the long one
     assert len([line for line in done.lines if "slo_holds" in line]) == 1
     assert "(3000 times)" in done.out
 

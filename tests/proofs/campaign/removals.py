@@ -120,7 +120,7 @@ def _judge(stack: ExitStack, url: str) -> None:
 
 def _commit_reread(stack: ExitStack, url: str) -> None:
     """A COMMIT without an answer counts as not done."""
-    stack.enter_context(patch.object(Database, "_committed", lambda self, xid, checkpoint: False))
+    stack.enter_context(patch.object(Database, "_has_committed", lambda self, xid, checkpoint: False))
 
 
 def _pid_identity(stack: ExitStack, url: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.hetsev.queues import PendingInstance, buffer, features, in_fair_order, k_means
+from solvers.hetsev.queues import PendingInstance, buffer, features, k_means, sort_fairly
 
 
 def instance(name: str, model: str, memory_gib: float = 2.0, waited_seconds: float = 0.0) -> PendingInstance:
@@ -49,5 +49,5 @@ def test_every_instance_comes_once_for_any_k_and_beta() -> None:
     instances = [instance(f"{m}{i}", m, float(1 + i), float(i)) for m in "abc" for i in range(4)]
     for k in (1, 3, 8):
         for beta in (1, 5, 50):
-            ordered = list(in_fair_order(instances, k, beta))
+            ordered = list(sort_fairly(instances, k, beta))
             assert sorted(each.name for each in ordered) == sorted(each.name for each in instances)

@@ -11,7 +11,7 @@ import pytest
 
 from solvers.oltunes.fleet import plan
 from solvers.oltunes.fleet.affinities import FleetAffinities, is_high
-from solvers.oltunes.fleet.candidates import best_records, estimated_power_w, scored
+from solvers.oltunes.fleet.candidates import best_records, estimate_power_w, score_candidates
 from solvers.planning.carried import accepted_rates
 from solvers.planning.fleet.offers import SHARED_PRESSURE
 from solvers.planning.fleet.rooms import FleetRooms
@@ -98,14 +98,14 @@ def test_the_estimated_power_is_that_of_the_papers_examples(
     tdp_w: float, total_gib: float, sm_percent: float, used_gib: float, seconds: float, watts: float
 ) -> None:
     gpu = GpuType("any", total_gib, 60, tdp_w, (1500.0,))
-    assert estimated_power_w(gpu, sm_percent, used_gib, seconds) == pytest.approx(watts)
+    assert estimate_power_w(gpu, sm_percent, used_gib, seconds) == pytest.approx(watts)
 
 
 def test_candidates_are_three_of_each_of_the_two_best_types_and_load_turns_them_to_less_power() -> None:
     problem = problem_of()
     service = problem.services["shop/see"]
     shapes = GrowingFleet(problem).shapes[service.name]
-    calm, busy = (scored(problem, service, shapes, 20.0, load) for load in (0.0, 1.0))
+    calm, busy = (score_candidates(problem, service, shapes, 20.0, load) for load in (0.0, 1.0))
     chosen = best_records(calm)
     assert len(chosen) == 6
     assert {record.shape.pool.gpu_type for record in chosen} == {"fast", "slow"}
@@ -118,8 +118,8 @@ def test_throughput_decides_for_work_that_is_throughput_oriented() -> None:
     problem = problem_of(rate=2000.0)
     shapes = GrowingFleet(problem).shapes["shop/say"]
     service = problem.services["shop/say"]
-    oriented = scored(problem, service, shapes, 2000.0, 0.0)[0].shape
-    critical = scored(problem, replace(service, priority=200), shapes, 2000.0, 0.0)[0].shape
+    oriented = score_candidates(problem, service, shapes, 2000.0, 0.0)[0].shape
+    critical = score_candidates(problem, replace(service, priority=200), shapes, 2000.0, 0.0)[0].shape
     assert oriented.rate_per_second >= critical.rate_per_second
     assert critical.exec_ms <= oriented.exec_ms
 

@@ -10,7 +10,7 @@ import pytest
 from solvers.planners import portfolio
 from solvers.planners.portfolio import USUAL_MS, ask_others
 from solvers.planning.judge import judge
-from solvers.planning.plan import OtherPlan, served_share
+from solvers.planning.plan import OtherPlan, find_served_share
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft, RivalPlan
 from solvers.planning.problem import Knowledge, Problem, RunningState
 from solvers.planning.replay import replay_plan
@@ -72,7 +72,7 @@ def knowing(longer: int, problem: Problem, *, is_short: bool) -> list[RivalPlan]
     """Stands for a planner that is ahead: the joint one with much more work."""
     plan = find(problem, SolveBudget(None, longer), alone=True).plan
     assert plan.certificate
-    return [RivalPlan(OtherPlan("ahead", plan.certificate.cost, served_share(problem, plan.unserved)), plan)]
+    return [RivalPlan(OtherPlan("ahead", plan.certificate.cost, find_served_share(problem, plan.unserved)), plan)]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.families import family, multiply_gpus
 from solvers.latency import burstiness_of, variation_of
 from solvers.planning.judge import judge
-from solvers.planning.judge.attainment import attained
+from solvers.planning.judge.attainment import find_attained
 from solvers.planning.problem import Problem
 from solvers.planning.solve import SolveBudget, solve
 
@@ -45,6 +45,6 @@ def test_an_instance_sees_its_share_of_the_dispersion() -> None:
 
 
 def test_the_judge_grants_less_the_more_arrivals_vary() -> None:
-    shares = [attained(8, 10.0, 0.0, 500.0, 40.0, 98.0, 3, variation)[0] for variation in (0.0, 0.1, 0.5, 2.0)]
+    shares = [find_attained(8, 10.0, 0.0, 500.0, 40.0, 98.0, 3, variation)[0] for variation in (0.0, 0.1, 0.5, 2.0)]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > 0.99 > shares[2]

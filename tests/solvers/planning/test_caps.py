@@ -9,7 +9,7 @@ import pytest
 
 from solvers.crosscheck import TOLERANCE_SHARE, cross_check
 from solvers.planners.ask import DRAFTERS, find_plan
-from solvers.planning.batches.find import find_batches, with_batches
+from solvers.planning.batches.find import find_batches, make_batches
 from solvers.planning.judge import judge
 from solvers.planning.kept_bound import what_changed
 from solvers.planning.machines import Node, WrongProblem
@@ -106,7 +106,7 @@ def test_changed_rates_and_batches_of_moves_keep_the_cap_of_each_gpu() -> None:
         assert changed.violations == (), seed
         beside = replace(problem, state=RunningState(None, plan.instances))
         for batch in find_batches(beside, plan, tries=4, seed=seed)[:2]:
-            services = with_batches(beside, plan, batch.groups)
+            services = make_batches(beside, plan, batch.groups)
             assert services
             moved = Plan(tuple(services.instances), (), tuple(services.unserved))
             assert judge(beside, moved, keeps=keep).is_right, seed

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.families import family
-from solvers.planning.kept_bound import KeptBound, with_bound
+from solvers.planning.kept_bound import KeptBound, add_bound
 from solvers.planning.plan import Certificate, Cost
 from solvers.planning.problem import Demand, Limit, Problem, RunningState
 from solvers.planning.solve import SolveBudget, find
@@ -71,7 +71,7 @@ VOIDING: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("what", VOIDING)
 def test_it_is_void_as_soon_as_anything_but_rates_differs(what: str) -> None:
     change, named = VOIDING[what]
-    found = with_bound(BY_A_STEP, change(kept().problem), kept(), LATER)
+    found = add_bound(BY_A_STEP, change(kept().problem), kept(), LATER)
     assert found.bound is None
     assert found.gap is None
     assert named in found.no_bound_reason
@@ -83,7 +83,7 @@ def test_everything_that_changed_is_named() -> None:
     changed = replace(
         problem, nodes=with_first(problem.nodes, price_per_hour=0.1), policy=replace(problem.policy, utilization=0.7)
     )
-    found = with_bound(BY_A_STEP, changed, kept(), LATER)
+    found = add_bound(BY_A_STEP, changed, kept(), LATER)
     assert found.no_bound_reason == "prices and the policy changed since it was computed"
 
 
@@ -92,7 +92,7 @@ def test_at_other_rates_it_holds_and_says_how_old_it_is() -> None:
     name = next(iter(problem.services))
     rate = problem.services[name].rate_per_second
     lower, same, higher = (
-        with_bound(BY_A_STEP, problem.with_rates({name: rate * factor}), kept(), LATER) for factor in (0.2, 1.0, 3.0)
+        add_bound(BY_A_STEP, problem.with_rates({name: rate * factor}), kept(), LATER) for factor in (0.2, 1.0, 3.0)
     )
     assert lower.bound and same.bound and higher.bound
     assert lower.bound <= same.bound <= higher.bound
@@ -107,7 +107,7 @@ def test_what_runs_what_waits_and_the_horizon_do_not_void_it() -> None:
         problem, state=RunningState(NOON), jobs=family("F", 8, 4, 0).jobs, spare={"a": 3},
         policy=replace(problem.policy, horizon_minutes=3.0),
     )  # fmt: skip
-    assert with_bound(BY_A_STEP, other, kept(), LATER).bound == pytest.approx(kept().duals.found)
+    assert add_bound(BY_A_STEP, other, kept(), LATER).bound == pytest.approx(kept().duals.found)
 
 
 @pytest.mark.slow
@@ -118,18 +118,18 @@ def test_where_shares_are_paid_jobs_that_appear_void_it() -> None:
     duals = find(problem, SolveBudget(None, 3), alone=True).duals
     assert duals
     with_jobs = replace(problem, jobs=family("F", 8, 4, 0).jobs)
-    found = with_bound(BY_A_STEP, with_jobs, KeptBound(problem, duals, NOON), LATER)
+    found = add_bound(BY_A_STEP, with_jobs, KeptBound(problem, duals, NOON), LATER)
     assert (found.bound, found.no_bound_reason) == (None, "jobs changed since it was computed")
-    gone = with_bound(BY_A_STEP, problem, KeptBound(with_jobs, duals, NOON), LATER)
+    gone = add_bound(BY_A_STEP, problem, KeptBound(with_jobs, duals, NOON), LATER)
     assert gone.bound is not None
 
 
 def test_without_a_search_there_is_none_and_the_reason_is_given() -> None:
-    found = with_bound(BY_A_STEP, kept().problem, None, LATER)
+    found = add_bound(BY_A_STEP, kept().problem, None, LATER)
     assert (found.bound, found.no_bound_reason) == (None, "no search has found one yet")
 
 
 def test_a_plan_that_breaks_a_rule_and_costs_less_has_none() -> None:
     cheap = replace(BY_A_STEP, cost=Cost(0.01, 0.0))
-    found = with_bound(cheap, kept().problem, kept(), LATER)
+    found = add_bound(cheap, kept().problem, kept(), LATER)
     assert (found.bound, found.no_bound_reason) == (None, "a plan that keeps every rule would cost more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from solvers.planning.finish import finish_plan
-from solvers.planning.parts import divided
+from solvers.planning.parts import divide_services
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.drafts import drafts, prepare
@@ -14,7 +14,7 @@ from solvers.planning.search.tables import tables
 
 def plan_without_bound(problem: Problem, work: int, seed: int = 0) -> Plan:
     """Returns the cheapest plan that so much work finds."""
-    division = divided(problem)
+    division = divide_services(problem)
     t = tables(division.problem if division else problem)
     made = drafts(prepare(t), seed)
     best = next(made)

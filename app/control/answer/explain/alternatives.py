@@ -67,7 +67,7 @@ def find_alternatives(
     notes = Notes()
     looked = [ground.find_shapes(view, terms, notes) for view in _list_views(ground, instance)]
     drafts = _drafts(looked, instance, terms)
-    judged = [_judged(problem, plan, judged_plan, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
+    judged = [_judge(problem, plan, judged_plan, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
     judged.sort(
         key=lambda alternative: (
             not alternative.is_right,
@@ -152,7 +152,7 @@ def _is_same(draft: _Draft, instance: Instance) -> bool:
     return (first.place, first.variant) == (instance.place, instance.variant)
 
 
-def _judged(
+def _judge(
     problem: Problem, plan: Plan, judged_plan: JudgedPlan, before: Verdict, instance: Instance, draft: _Draft
 ) -> Alternative:
     """Judges the plan with the draft in place of the instance, and restores it."""

@@ -52,8 +52,8 @@ def find_differences(
     before: PlanLinesWire | None, after: PlanLinesWire, held_back: Iterable[HeldBackChangeWire] = ()
 ) -> list[ServiceDifferenceWire]:
     """Returns the differences of every service in either plan, changed services first."""
-    old, new = _by_service(before), _by_service(after)
-    missed_before, missed_after = _unserved(before), _unserved(after)
+    old, new = _group_by_service(before), _group_by_service(after)
+    missed_before, missed_after = _read_unserved(before), _read_unserved(after)
     held: dict[str, list[str]] = {}
     for change in held_back:
         held.setdefault(change["service"], []).append(f"held back ({change['reason']}): {change['message']}")
@@ -72,14 +72,14 @@ def find_differences(
     return sorted(found, key=lambda line: (not is_changed(line), line["service"]))
 
 
-def _by_service(plan: PlanLinesWire | None) -> dict[str, list[PlanInstanceWire]]:
+def _group_by_service(plan: PlanLinesWire | None) -> dict[str, list[PlanInstanceWire]]:
     found: dict[str, list[PlanInstanceWire]] = {}
     for instance in plan["instances"] if plan else ():
         found.setdefault(instance["service"], []).append(instance)
     return found
 
 
-def _unserved(plan: PlanLinesWire | None) -> dict[str, PlanUnservedWire]:
+def _read_unserved(plan: PlanLinesWire | None) -> dict[str, PlanUnservedWire]:
     return {line["service"]: line for line in plan["unserved"]} if plan else {}
 
 

@@ -39,10 +39,10 @@ def why_job(problem: Problem, plan: Plan, name: str, now: datetime, facts: JobPr
         reason = "it is finished" if facts.phase == "finished" else f"it is {facts.phase}"
         return JobWhy(name, None, "", 0.0, None, reason, "", (f"{name} is not in this plan: {reason}",))
     placed = next((line for line in plan.jobs if line.job == name), None)
-    return _placed(problem, plan, job, placed, now) if placed else _waiting(plan, job, facts.swapped_on)
+    return _explain_placed(problem, plan, job, placed, now) if placed else _waiting(plan, job, facts.swapped_on)
 
 
-def _placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: datetime) -> JobWhy:
+def _explain_placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: datetime) -> JobWhy:
     node = problem.nodes[placed.node]
     units = "steps" if job.kind == "training" else "requests"
     speed = placed.units_per_second

@@ -48,7 +48,7 @@ def describe_plan(
     sentences += [_cost(certificate)] if certificate else []
     others = certificate.get("otherPlanners") if certificate else None
     sentences += [f"{OTHER_PLANNERS}: {'; '.join(spell_other(other) for other in others)}"] if others else []
-    sentences += _unserved(plan.get("unserved") or ())
+    sentences += _write_unserved(plan.get("unserved") or ())
     sentences += explain_held_back(held_back)
     return sentences
 
@@ -68,7 +68,7 @@ def _cost(certificate: PlanCertificateWire) -> str:
     return f"{text}; no plan can cost less{penalty} than {money(bound)}{away} ({method})"
 
 
-def _unserved(unserved: Iterable[PlanUnservedWire]) -> list[str]:
+def _write_unserved(unserved: Iterable[PlanUnservedWire]) -> list[str]:
     ranked = sorted(unserved, key=lambda line: -line["ratePerSecond"])
     sentences = [
         f"unserved: {line['service']}, {rate(line['ratePerSecond'])} a second: {line.get('reason') or UNEXPLAINED}"

@@ -32,12 +32,12 @@ from app.control.answer.explain.wire import (
 )
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.formulate.language import declared_lengths
+from app.control.formulate.language import read_declared_lengths
 from app.control.formulate.predicted_demands import PredictedDemand, predicted_demands
 from app.control.formulate.question import Question
 from app.control.solve.aside import Aside
 from app.manifests.model import Kind, Manifest
-from solvers.planning.parts.reasons import explained_parts
+from solvers.planning.parts.reasons import explain_parts
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
 from solvers.planning.wire import gpus_wire
@@ -74,7 +74,7 @@ class Explain(Aside):
 def _reasons(question: Question, plan: Plan) -> dict[str, UnservedWhyWire]:
     """Returns the reason and the least change for each service that the plan leaves unserved."""
     known = [line for line in plan.unserved if line.service in question.problem.services]
-    found = explained_parts(question.problem, replace(plan, unserved=tuple(known)))
+    found = explain_parts(question.problem, replace(plan, unserved=tuple(known)))
     return {line.service: {"reason": line.reason, "relaxation": line.relaxation} for line in found}
 
 
@@ -91,7 +91,7 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> E
     expected = snapshot.expected.get(name)
     if short := question.shortages.get(name):
         sentences.insert(1, short)
-    declared = declared_lengths(snapshot.declared).get(name)
+    declared = read_declared_lengths(snapshot.declared).get(name)
     if declared and (lengths := spell_lengths(question.problem.services[name], declared)):
         sentences.insert(1, lengths)
     if expected and expected.reason:
@@ -101,7 +101,7 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> E
         "ratePerSecond": why.rate_per_second,
         "costPerHour": why.cost_per_hour,
         "sentences": sentences,
-        "instances": [_placed(instance) for instance in why.instances],
+        "instances": [_write_instance(instance) for instance in why.instances],
         "unserved": {
             "ratePerSecond": why.missing.rate_per_second,
             "reason": why.missing.reason,
@@ -137,7 +137,7 @@ def _profiling(question: Question, plan: Plan, snapshot: Snapshot) -> ProfilingW
 def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> JobExplanationWire:
     facts = snapshot.jobs.get(name, JobProgress())
     why = why_job(question.problem, plan, name, snapshot.at, facts)
-    predicted = _predicted(snapshot, name)
+    predicted = _list_predicted(snapshot, name)
     placed = why.placed
     return {
         "job": name,
@@ -161,7 +161,7 @@ def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> JobEx
     }
 
 
-def _predicted(snapshot: Snapshot, name: str) -> dict[str, PredictedDemand]:
+def _list_predicted(snapshot: Snapshot, name: str) -> dict[str, PredictedDemand]:
     """Returns what of the job's profiles was predicted from its layers, by GPU type."""
     jobs = [
         Manifest(Kind.JOB, each.tenant, each.name, each.spec) for each in snapshot.declared if each.kind == Kind.JOB
@@ -187,7 +187,7 @@ FORECASTS = {
 def _instance(why: InstanceWhy) -> ExplainedShapeWire:
     runner_up = why.found.runner_up
     return {
-        "instance": _placed(why.instance),
+        "instance": _write_instance(why.instance),
         "gpuType": why.gpu_type,
         "costPerHour": why.cost_per_hour,
         "leastSmPercent": why.least_sm_percent,
@@ -224,7 +224,7 @@ def _alternative(other: Alternative) -> InstanceAlternativeWire:
     }
 
 
-def _placed(instance: Instance) -> ExplainedInstanceWire:
+def _write_instance(instance: Instance) -> ExplainedInstanceWire:
     return {
         "id": instance.id,
         "service": instance.service,

@@ -13,7 +13,7 @@ from app.control.answer.explain.tokens import describe_whole, spell_promise
 from app.control.answer.explain.wording import count, money, ms, rate
 from solvers.latency import burstiness_of
 from solvers.planning import explain
-from solvers.planning.beside import beside, has_language_models
+from solvers.planning.beside import has_language_models, leave_out_language_models
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.judge.measures import mean_accuracy
@@ -53,7 +53,7 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
     mine = tuple(instance for instance in plan.instances if instance.service == name)
     unserved = next((line for line in plan.unserved if line.service == name), None)
     judged = JudgedPlan(problem, plan, keep) if mine else None
-    shapes, is_tokens = _of_each_shape(problem, mine), problem.services[name].tokens is not None
+    shapes, is_tokens = _select_shapes(problem, mine), problem.services[name].tokens is not None
     judged = None if has_language_models(problem) else judged
     return ServiceWhy(
         name=name,
@@ -74,7 +74,7 @@ def find_unserved_why(problem: Problem, plan: Plan, unserved: Unserved) -> Unser
         found = reason_of(problem, unserved)
         return UnservedWhy(unserved.rate_per_second, found.reason, found.relaxation, False)
     if has_language_models(problem):
-        problem, plan = beside(problem, plan)
+        problem, plan = leave_out_language_models(problem, plan)
     about = explain.case(problem, plan, unserved.service)
     options = explain.explain_service(about, fleet(about.rooms))
     change = options.change
@@ -82,7 +82,7 @@ def find_unserved_why(problem: Problem, plan: Plan, unserved: Unserved) -> Unser
     return UnservedWhy(unserved.rate_per_second, options.reason, options.relaxation, proved)
 
 
-def _of_each_shape(problem: Problem, mine: Sequence[Instance]) -> list[Instance]:
+def _select_shapes(problem: Problem, mine: Sequence[Instance]) -> list[Instance]:
     """Returns an instance of each shape, the most expensive shapes first."""
     by_shape: dict[tuple[object, ...], list[Instance]] = defaultdict(list)
     for instance in mine:
@@ -110,7 +110,7 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
             f"{rate(served)} a second at {ms(slowest)} or less, for {money(why.cost_per_hour)} an hour"
         ]
         sentences += [
-            describe_whole(problem, line) for line in _of_each_shape(problem, why.instances) if service.tokens
+            describe_whole(problem, line) for line in _select_shapes(problem, why.instances) if service.tokens
         ]
     if service.variation > 0:
         index = burstiness_of(service.variation, service.rate_per_second, service.slo_ms)

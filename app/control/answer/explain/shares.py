@@ -24,7 +24,7 @@ def costs_of_instances(problem: Problem, plan: Plan) -> Mapping[str, float]:
     for (name, _), residents in on.items():
         node, memory_gib = problem.nodes[name], problem.type_of(name).memory_gib
         weights = [weight(resident, memory_gib) for resident in residents]
-        paid = price_of_used(node, problem.policy, 1) * used_part(problem, residents, memory_gib)
+        paid = price_of_used(node, problem.policy, 1) * find_used_part(problem, residents, memory_gib)
         for resident, own in zip(residents, weights, strict=True):
             found[resident.id] = paid * own / (sum(weights) or 1.0)
     for name, several in wide.items():
@@ -46,7 +46,7 @@ def weight(instance: Instance, memory_gib: float) -> float:
     return instance.degree * max(instance.sm_percent / 100, instance.memory_gib / memory_gib)
 
 
-def used_part(problem: Problem, residents: list[Instance], memory_gib: float) -> float:
+def find_used_part(problem: Problem, residents: list[Instance], memory_gib: float) -> float:
     """Returns the part of a GPU that its services pay: all of it, or where shares are priced what they use."""
     if problem.policy.pricing == "gpu" or any(
         problem.services[resident.service].is_dedicated for resident in residents

@@ -93,7 +93,7 @@ def describe_profiling(ranked: Sequence[tuple[str, UncertaintyWhy]]) -> list[str
 def exec_spread(profile: Spec, batch: int, sm_percent: float, quantile: float) -> ProfileSpreadWire | None:
     """Returns the spread of a declared profile's latency; None where it is certain."""
     row = profile.get("latencyMs", {}).get(str(batch), {})
-    cells = [row[share] for share in _around(row, sm_percent) if is_uncertain(row[share])]
+    cells = [row[share] for share in _find_points_around(row, sm_percent) if is_uncertain(row[share])]
     if not cells:
         return None
     mean, planned = (
@@ -138,7 +138,7 @@ def _describe(spread: ProfileSpreadWire) -> str:
     )
 
 
-def _around(row: Mapping[str, object], sm_percent: float) -> Sequence[str]:
+def _find_points_around(row: Mapping[str, object], sm_percent: float) -> Sequence[str]:
     """Returns the points of a curve on both sides of a share."""
     shares = sorted(row, key=int)
     below = [share for share in shares if int(share) <= sm_percent][-1:]

@@ -8,7 +8,7 @@ def money(per_hour: float) -> str:
     return f"{per_hour:,.4g}" if abs(per_hour) < 100 else f"{per_hour:,.2f}"
 
 
-def signed(per_hour: float) -> str:
+def spell_signed(per_hour: float) -> str:
     """Formats a difference with its sign."""
     return f"{'+' if per_hour > 0 else '-' if per_hour < 0 else ''}{money(abs(per_hour))}"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.control.answer.savings.market import list_pools, open_market, open_node_per_type
-from app.control.answer.savings.shares import GpuHolding, PaidGpu, by_service, by_tenant, list_gpus
+from app.control.answer.savings.shares import GpuHolding, PaidGpu, list_gpus, price_services, sum_by_tenant
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
 from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
@@ -55,23 +55,25 @@ def rates_served(plan: Plan) -> dict[str, float]:
 def costs(problem: Problem, plan: Plan) -> dict[Baseline, BaselineCost]:
     """Returns what each baseline costs; a service that it does not serve whole costs what the plan pays."""
     rates = rates_served(plan)
-    paid = by_service(problem, list_gpus(problem, plan))
+    paid = price_services(problem, list_gpus(problem, plan))
     found: dict[Baseline, BaselineCost] = {}
     for baseline in BASELINES:
         gpus = place_baseline(problem, rates, baseline)
         is_alone = baseline == "one_per_gpu"
         needed = Counter(name for name, _ in gpus)
         price = {name: least_rent(problem, name, count) / count for name, count in needed.items()}
-        pays = by_service(problem, (PaidGpu(name, price[name], tuple(on), is_alone) for (name, _), on in gpus.items()))
+        pays = price_services(
+            problem, (PaidGpu(name, price[name], tuple(on), is_alone) for (name, _), on in gpus.items())
+        )
         by_name = {service: pays.get(service, paid[service]) for service in rates}
         not_served = tuple(sorted(rates.keys() - pays.keys()))
-        found[baseline] = BaselineCost(by_tenant(problem, by_name), not_served)
+        found[baseline] = BaselineCost(sum_by_tenant(problem, by_name), not_served)
     return found
 
 
 def plan_costs(problem: Problem, plan: Plan) -> dict[str, float]:
     """Returns what the services of each tenant pay for GPUs per hour; energy and jobs are left out on both sides."""
-    return by_tenant(problem, by_service(problem, list_gpus(problem, plan)))
+    return sum_by_tenant(problem, price_services(problem, list_gpus(problem, plan)))
 
 
 def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> BaselineGpus:
@@ -79,7 +81,7 @@ def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Basel
     gpus: BaselineGpus = defaultdict(list)
     if planner := PLANNERS.get(baseline):
         market = open_market(problem, rates)
-        instances: Sequence[Instance] = served_whole(market, planner).instances
+        instances: Sequence[Instance] = plan_whole_services(market, planner).instances
     else:
         market, instances = place_hetsev(problem, rates)
     for line in instances:
@@ -88,7 +90,7 @@ def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Basel
     return gpus
 
 
-def served_whole(market: Problem, planner: str) -> Plan:
+def plan_whole_services(market: Problem, planner: str) -> Plan:
     """Returns the instances of services that the planner serves whole; the others are left out, and asked no more."""
     instances: tuple[Instance, ...] = ()
     for _ in range(MOST_ROUNDS):

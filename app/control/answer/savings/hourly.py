@@ -37,9 +37,9 @@ def record_savings(store: PlannerStore) -> int:
         if due.generation not in known:
             if len(known) == MOST_PLANS:
                 break
-            known[due.generation] = _of_plan(store, due)
+            known[due.generation] = _value_plan(store, due)
         held = read_held(store.database, due.hour, due.hour + HOUR)
-        _write(store, due, with_held(known[due.generation], held))
+        _write(store, due, add_held(known[due.generation], held))
         hours += 1
     return hours
 
@@ -62,7 +62,7 @@ def compare_plan(snapshot: Snapshot, recorded_plan: RecordedPlan) -> list[Saving
     ]
 
 
-def with_held(rows: Sequence[Saving], held: Mapping[str, int] | None) -> list[Saving]:
+def add_held(rows: Sequence[Saving], held: Mapping[str, int] | None) -> list[Saving]:
     """Returns the rows of a plan with what each tenant held in the hour, and rows of tenants that the plan left out."""
     if held is None:
         return [replace(row, held_nano=None) for row in rows]
@@ -73,7 +73,7 @@ def with_held(rows: Sequence[Saving], held: Mapping[str, int] | None) -> list[Sa
     ]
 
 
-def _of_plan(store: PlannerStore, due: Due) -> Sequence[Saving]:
+def _value_plan(store: PlannerStore, due: Due) -> Sequence[Saving]:
     def read(connection: Connection) -> tuple[Sequence[Saving], tuple[Snapshot, RecordedPlan] | None]:
         before = savings.last_savings(connection, due.generation)
         recorded = None if before else read_plan(connection, due.generation)

@@ -30,7 +30,7 @@ def open_market(problem: Problem, rates: Mapping[str, float]) -> Problem:
     kinds = _kinds(problem)
     nodes = {node.name: node for node in kinds}
     one_each = replace(problem, nodes=nodes, services=services, jobs={}, limits={}, state=None, policy=policy)
-    needed = _needed(one_each)
+    needed = _count_needed(one_each)
     many = {
         f"{node.name}-{number}": replace(node, name=f"{node.name}-{number}")
         for node in kinds
@@ -72,7 +72,7 @@ def _kinds(problem: Problem) -> list[Node]:
     ]
 
 
-def _needed(problem: Problem) -> dict[str, int]:
+def _count_needed(problem: Problem) -> dict[str, int]:
     """Returns by type the GPUs that all services that can run there would need, one for each instance."""
     pools = FleetRooms(problem, (), ()).pools
     found: dict[str, float] = {}

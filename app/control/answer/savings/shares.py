@@ -48,7 +48,7 @@ def list_gpus(problem: Problem, plan: Plan) -> list[PaidGpu]:
     ]
 
 
-def by_service(problem: Problem, gpus: Iterable[PaidGpu]) -> dict[str, float]:
+def price_services(problem: Problem, gpus: Iterable[PaidGpu]) -> dict[str, float]:
     """Returns the price per hour by service."""
     found: dict[str, float] = defaultdict(float)
     for gpu in gpus:
@@ -60,7 +60,7 @@ def by_service(problem: Problem, gpus: Iterable[PaidGpu]) -> dict[str, float]:
     return dict(found)
 
 
-def by_tenant(problem: Problem, of_services: dict[str, float]) -> dict[str, float]:
+def sum_by_tenant(problem: Problem, of_services: dict[str, float]) -> dict[str, float]:
     """Sums up the services of each tenant."""
     found: dict[str, float] = defaultdict(float)
     for service, paid in sorted(of_services.items()):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from app.control.answer.explain.shares import costs_of_services
-from app.control.answer.explain.wording import count, money, ms, rate, signed
+from app.control.answer.explain.wording import count, money, ms, rate, spell_signed
 from app.control.answer.whatif.wire import (
     ComparedPlansWire,
     PlanInForceWire,
@@ -100,7 +100,7 @@ def _side(side: WhatIfSide) -> WhatIfSideWire:
     }
 
 
-def in_force(today: Question) -> PlanInForceWire:
+def read_in_force(today: Question) -> PlanInForceWire:
     """Returns what the plan in force costs at today's rates, and what it leaves unserved; zeros without a plan."""
     plan, cost = today.plan_in_force, today.verdict.cost
     return {
@@ -157,7 +157,7 @@ def describe_comparison(comparison: ComparedPlansWire, now: PlanInForceWire, not
     sentences = [
         f"GPUs cost {money(now['resourceCost'])} an hour in the plan in force, {money(before['resourceCost'])} in the "
         f"best plan for today, {money(after['resourceCost'])} in the best plan for the change: "
-        + (f"{signed(paid)} to today's" if abs(paid) > EQUAL else "as much as today's"),
+        + (f"{spell_signed(paid)} to today's" if abs(paid) > EQUAL else "as much as today's"),
         f"GPUs that services use {now['gpus']}, {before['gpus']}, {after['gpus']}; "
         f"instances {now['instances']}, {before['instances']}, {after['instances']}",
     ]

@@ -10,7 +10,7 @@ from statistics import median
 
 from app.control.answer.whatif.wire import ObjectivePointWire
 from app.control.domain.specs import Spec
-from app.control.formulate.objective import grams_per_kwh, priced
+from app.control.formulate.objective import grams_per_kwh, price_policy
 from app.control.formulate.problem import planning_policy
 from solvers.planning.judge.measures import PlanMeasures, mean_accuracy, measure
 from solvers.planning.plan import Plan
@@ -57,17 +57,17 @@ def objective_front(problem: Problem, spec: Spec, now: datetime | None, solve: S
     services = {name: replace(service, unserved_weight=1.0) for name, service in problem.services.items()}
     bare = replace(problem, services=services, state=None, jobs={})
     found: list[FrontPoint] = []
-    for weights in _tried_weights(bare):
-        plan = solve(_weighed(bare, spec, now, weights))
+    for weights in _list_weights(bare):
+        plan = solve(_weigh(bare, spec, now, weights))
         if plan is not None:
             found.append(_point(bare, spec, now, weights, plan))
     if found:
-        accurate = _accurate(_weighed(bare, spec, now, MONEY), found[0].plan, solve)
+        accurate = _accurate(_weigh(bare, spec, now, MONEY), found[0].plan, solve)
         found += [_point(bare, spec, now, MONEY, plan) for plan in accurate]
     most = min((point.unserved_per_second for point in found), default=0.0)
     served = [point for point in found if point.unserved_per_second <= most + MORE * max(1.0, most)]
     front = [point for point in served if not any(point.is_beaten_by(other) for other in served)]
-    return sorted(_named(_distinct(front)), key=lambda point: point.axes[1:])
+    return sorted(_name_points(_distinct(front)), key=lambda point: point.axes[1:])
 
 
 def wire(front: Sequence[FrontPoint]) -> list[ObjectivePointWire]:
@@ -89,7 +89,7 @@ def wire(front: Sequence[FrontPoint]) -> list[ObjectivePointWire]:
     ]
 
 
-def _tried_weights(problem: Problem) -> list[dict[str, float]]:
+def _list_weights(problem: Problem) -> list[dict[str, float]]:
     """Returns weights from money alone to energy alone."""
     scale = _usual_price_of_energy(problem)
     between = [{"money": 1.0, "energyKwh": step * scale} for step in ENERGY_STEPS]
@@ -135,13 +135,13 @@ def _usual_price_of_energy(problem: Problem) -> float:
     return median(found) if found else 1.0
 
 
-def _weighed(problem: Problem, spec: Spec, now: datetime | None, weights: dict[str, float]) -> Problem:
+def _weigh(problem: Problem, spec: Spec, now: datetime | None, weights: dict[str, float]) -> Problem:
     return replace(problem, policy=_policy(problem.policy, spec, now, weights))
 
 
 def _policy(policy: Policy, spec: Spec, now: datetime | None, weights: dict[str, float]) -> Policy:
     """Returns the problem's policy with other weights."""
-    found = priced(planning_policy(spec), {**spec, "objective": weights}, now)
+    found = price_policy(planning_policy(spec), {**spec, "objective": weights}, now)
     return replace(policy, money_weight=found.money_weight, energy_price_per_kwh=found.energy_price_per_kwh)
 
 
@@ -175,7 +175,7 @@ def _distinct(points: Sequence[FrontPoint]) -> list[FrontPoint]:
     return list({tuple(round(axis, 9) for axis in point.axes): point for point in reversed(points)}.values())
 
 
-def _named(points: Sequence[FrontPoint]) -> Iterator[FrontPoint]:
+def _name_points(points: Sequence[FrontPoint]) -> Iterator[FrontPoint]:
     """Yields the points, each with the measures in which it is best; the cheapest of equals gets the name."""
     names = {"money": 1, "energy": 2, "accuracy": 3}
     ends = {name: min(points, key=lambda p: (p.axes[axis], p.axes)) for name, axis in names.items()} if points else {}

@@ -24,9 +24,9 @@ def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] 
     now = _cost(problem, plan)
     for name in chosen:
         service = problem.services[name]
-        without = _cheapest(_without(problem, name), solve, _without_lines(plan, name))
-        looser = _cheapest(_with_slo(problem, service, 1 + SLO_STEP_SHARE), solve, plan)
-        tighter = _cheapest(_with_slo(problem, service, 1 - SLO_STEP_SHARE), solve, None)
+        without = _cheapest(_leave_out(problem, name), solve, _drop_lines(plan, name))
+        looser = _cheapest(_set_slo(problem, service, 1 + SLO_STEP_SHARE), solve, plan)
+        tighter = _cheapest(_set_slo(problem, service, 1 - SLO_STEP_SHARE), solve, None)
         dearer = None if tighter is None else tighter if _no_dearer(now, tighter) is now else now
         yield {
             "service": name,
@@ -75,11 +75,11 @@ def _amount(cost: Cost) -> SloAmountWire:
     return {"gpus": cost.resource, "unserved": cost.unserved}
 
 
-def _without(problem: Problem, name: str) -> Problem:
+def _leave_out(problem: Problem, name: str) -> Problem:
     return replace(problem, services={key: service for key, service in problem.services.items() if key != name})
 
 
-def _without_lines(plan: Plan, name: str) -> Plan:
+def _drop_lines(plan: Plan, name: str) -> Plan:
     return replace(
         plan,
         instances=tuple(instance for instance in plan.instances if instance.service != name),
@@ -87,7 +87,7 @@ def _without_lines(plan: Plan, name: str) -> Plan:
     )
 
 
-def _with_slo(problem: Problem, service: Service, times: float) -> Problem:
+def _set_slo(problem: Problem, service: Service, times: float) -> Problem:
     looser = replace(service, slo_ms=service.slo_ms * times)
     if service.tokens is not None:
         promise = service.tokens.promise

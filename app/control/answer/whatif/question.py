@@ -9,7 +9,7 @@ from math import inf
 from typing import cast
 
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
-from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, in_force
+from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, read_in_force
 from app.control.answer.whatif.front import objective_front, wire
 from app.control.answer.whatif.prices import price_slos
 from app.control.answer.whatif.wire import (
@@ -23,7 +23,7 @@ from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.aside import Aside
-from app.control.solve.orders import Solve, solved
+from app.control.solve.orders import Solve, solve_order
 from solvers.planners.names import JOINT
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState, WrongProblem
@@ -51,11 +51,11 @@ class WhatIf(Aside):
     def answered(self) -> WhatIfAnswerWire | NoComparison:
         """Returns the comparison on the wire; `failed` says why there is none."""
         try:
-            return self._compared()
+            return self._compare()
         except (WrongChange, WrongProblem) as wrong:
             return {"failed": str(wrong), "refused": True}
 
-    def _compared(self) -> WhatIfAnswerWire | NoComparison:
+    def _compare(self) -> WhatIfAnswerWire | NoComparison:
         began = time.monotonic()
         deadline = began + self.seconds
         same = self.change == WhatIfChange()
@@ -66,7 +66,7 @@ class WhatIf(Aside):
         now, then = today.problem, asked.problem
         patience = inf if self.work is not None else PATIENCE_SHARE * self.seconds
         found = [
-            solved(Solve(problem, each, self.work, self.seed, patience))
+            solve_order(Solve(problem, each, self.work, self.seed, patience))
             for problem in ((now,) if same else (now, then))
         ]
         for answer in found:
@@ -79,7 +79,7 @@ class WhatIf(Aside):
             # Each side also tries the other's plan, since two searches from scratch differ by luck as well.
             before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
             after = after.or_better(before.plan).or_better(self._adapt(then, before.plan))
-        compared, now_costs = compare(before, after, self.change.services), in_force(today)
+        compared, now_costs = compare(before, after, self.change.services), read_in_force(today)
         rest = {
             "inForce": now_costs,
             "seconds": time.monotonic() - began,
@@ -106,11 +106,11 @@ class WhatIf(Aside):
         )  # fmt: skip
         jobs = tuple(job for job in other.jobs if job.node in problem.nodes and job.job in problem.jobs)
         state = RunningState(problem.state.now if problem.state else None, lines, jobs)
-        return solved(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
+        return solve_order(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
 
     def _front(self, problem: Problem, snapshot: Snapshot, seconds: float) -> list[ObjectivePointWire]:
         def solve(some: Problem) -> Plan | None:
-            return solved(Solve(some, seconds, self.work, self.seed)).plan
+            return solve_order(Solve(some, seconds, self.work, self.seed)).plan
 
         return wire(objective_front(problem, policy_spec(snapshot.declared), snapshot.at, solve))
 
@@ -120,7 +120,7 @@ class WhatIf(Aside):
         def solve(some: Problem) -> Plan | None:
             if time.monotonic() > deadline:
                 return None
-            return solved(Solve(some, max(LEAST_SECONDS, deadline - time.monotonic()), PRICE_WORK, self.seed)).plan
+            return solve_order(Solve(some, max(LEAST_SECONDS, deadline - time.monotonic()), PRICE_WORK, self.seed)).plan
 
         plan = solve(fresh)
         found = []

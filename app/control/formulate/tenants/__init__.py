@@ -12,13 +12,13 @@ from app.control.formulate.tenants.demand import (
     GpuUsage,
     gpu_types,
     gpus_per_rate,
+    sum_use_by_service,
+    sum_use_by_tenant,
+    sum_use_of_assigned,
     tenant_demands,
-    used_by_assigned,
-    used_by_service,
-    used_by_tenant,
 )
 from app.control.formulate.tenants.prices import node_prices
-from app.control.formulate.tenants.shares import entitled_limits, fair_shares, max_min_shares
+from app.control.formulate.tenants.shares import fair_shares, find_entitled_limits, max_min_shares
 from app.control.formulate.tenants.terms import TenantTerms, terms_of
 from solvers.planning.problem import Limit, Problem
 
@@ -29,16 +29,16 @@ __all__ = [
     "TenantTerms",
     "apply_tenant_rules",
     "budget_accounts",
-    "entitled_limits",
     "fair_shares",
+    "find_entitled_limits",
     "gpu_types",
     "gpus_per_rate",
     "max_min_shares",
     "node_prices",
+    "sum_use_by_service",
+    "sum_use_by_tenant",
     "tenant_demands",
     "terms_of",
-    "used_by_service",
-    "used_by_tenant",
 ]  # fmt: skip
 
 FILLED_SHARE = 0.9  # of a fleet's GPUs that instances of many sizes fill in practice
@@ -62,15 +62,15 @@ def apply_tenant_rules(
     `pinned` are (node, instance) pairs outside the problem; what they use is deducted from guarantees and limits.
     """
     prices = node_prices(snapshot.declared)
-    aside = used_by_assigned(pinned, prices)
+    aside = sum_use_of_assigned(pinned, prices)
     terms = {
         tenant: tenant_terms.without(aside[tenant].gpus, aside[tenant].price_per_hour)
         if tenant in aside
         else tenant_terms
         for tenant, tenant_terms in terms_of(snapshot.declared).items()
     }
-    by_service = used_by_service(problem, problem.state.running if problem.state else ())
-    used = used_by_tenant(problem, by_service)
+    by_service = sum_use_by_service(problem, problem.state.running if problem.state else ())
+    used = sum_use_by_tenant(problem, by_service)
     # Without guarantees no tenant is cut, so their demands need not be computed.
     needs = (
         tenant_demands(problem, by_service)
@@ -79,12 +79,12 @@ def apply_tenant_rules(
     )
     gpus = sum(node.gpu_count for node in problem.nodes.values())
     full = max(FILLED_SHARE * gpus, min(sum(usage.gpus for usage in used.values()), gpus))
-    limits = entitled_limits(terms, needs, full, {tenant: usage.gpus for tenant, usage in used.items()})
+    limits = find_entitled_limits(terms, needs, full, {tenant: usage.gpus for tenant, usage in used.items()})
     spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
     known = budget_accounts(terms, spent, snapshot.at)
     if any(account.is_frozen for account in known.values()):
         assigned = ((node, instance) for node, wanted in snapshot.in_force.items() for instance in wanted.instances)
-        limits = freeze_limits(limits, known, used_by_assigned(assigned, prices), aside)
+        limits = freeze_limits(limits, known, sum_use_of_assigned(assigned, prices), aside)
     return TenantRuling(
         problem=degrade_services(replace(problem, limits=limits), known),
         accounts=known,

@@ -40,7 +40,7 @@ class _Sums(defaultdict[str, list[float]]):
         return {name: GpuUsage(*found) for name, found in self.items()}
 
 
-def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str, GpuUsage]:
+def sum_use_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str, GpuUsage]:
     """Returns usage as tenants' limits count it: the whole GPU of a dedicated service, else the instance's SM%."""
     found = _Sums()
     for instance in instances:
@@ -52,7 +52,7 @@ def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str
     return found.used()
 
 
-def used_by_tenant(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[str, GpuUsage]:
+def sum_use_by_tenant(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[str, GpuUsage]:
     """Returns the sums over each tenant's services."""
     found = _Sums()
     for service, used in by_service.items():
@@ -60,7 +60,7 @@ def used_by_tenant(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[st
     return found.used()
 
 
-def used_by_assigned(
+def sum_use_of_assigned(
     assigned: Iterable[tuple[str, AssignedInstance]], price_per_hour: Mapping[str, float]
 ) -> dict[str, GpuUsage]:
     """Returns what each tenant's services use, also on lost nodes, from (node, instance) pairs and prices by node."""

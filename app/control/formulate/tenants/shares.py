@@ -43,7 +43,7 @@ def fair_shares(
     Guaranteed demand comes first, divided by need and guarantee if even that is too much; then the rest, higher
     priorities first and by weight within a priority.
     """
-    wanted = {tenant: _within(sum(by.values()), terms.get(tenant)) for tenant, by in demands.items()}
+    wanted = {tenant: _cap_need(sum(by.values()), terms.get(tenant)) for tenant, by in demands.items()}
     weights = {tenant: terms.get(tenant, TenantTerms()).weight for tenant in wanted}
     promised = {tenant: min(need, terms.get(tenant, TenantTerms()).guarantee_gpus) for tenant, need in wanted.items()}
     found = max_min_shares(promised, weights, gpus)
@@ -58,7 +58,7 @@ def fair_shares(
     return found
 
 
-def entitled_limits(
+def find_entitled_limits(
     terms: Mapping[str, TenantTerms],
     demands: Mapping[str, Mapping[int, float]],
     gpus: float,
@@ -76,7 +76,9 @@ def entitled_limits(
         return limits
     used, shares = used or {}, fair_shares(terms, demands, gpus)
     cut = {
-        tenant for tenant, share in shares.items() if share < _demanded(tenant, terms, demands) * (1 - TOLERANCE_SHARE)
+        tenant
+        for tenant, share in shares.items()
+        if share < _sum_demand(tenant, terms, demands) * (1 - TOLERANCE_SHARE)
     }
     capped = {
         tenant: _entitlement(used.get(tenant, 0.0), shares[tenant], terms.get(tenant, TenantTerms())) for tenant in cut
@@ -93,10 +95,10 @@ def _entitlement(has: float, share: float, terms: TenantTerms) -> float:
     return has if abs(has - share) <= BAND_SHARE * share and has >= min(share, terms.guarantee_gpus) else share
 
 
-def _demanded(tenant: str, terms: Mapping[str, TenantTerms], demands: Mapping[str, Mapping[int, float]]) -> float:
-    return _within(sum(demands[tenant].values()), terms.get(tenant))
+def _sum_demand(tenant: str, terms: Mapping[str, TenantTerms], demands: Mapping[str, Mapping[int, float]]) -> float:
+    return _cap_need(sum(demands[tenant].values()), terms.get(tenant))
 
 
-def _within(need: float, terms: TenantTerms | None) -> float:
+def _cap_need(need: float, terms: TenantTerms | None) -> float:
     most = terms.limit.gpus if terms else None
     return need if most is None else min(need, most)

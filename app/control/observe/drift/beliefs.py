@@ -16,7 +16,7 @@ from solvers.planning.judge.readings import value_at
 Places: TypeAlias = Mapping[int, Mapping[int, float]]
 
 
-def wanted_latency(fit: CurveFit, places: Places, late: float, settings: DriftTuning) -> tuple[LatencyFactor, ...]:
+def find_wanted_latency(fit: CurveFit, places: Places, late: float, settings: DriftTuning) -> tuple[LatencyFactor, ...]:
     """Returns the factors at the profile's points and wherever its copies were measured; none if all are 1."""
     measured = {region.sm_percent for region in fit.regions}
     found = []
@@ -25,14 +25,14 @@ def wanted_latency(fit: CurveFit, places: Places, late: float, settings: DriftTu
         for sm_percent in sorted({*margins, *(sm for sm in measured if curve[0][0] < sm < curve[-1][0])}):
             mean, _ = fit.at(batch, sm_percent)
             kept = value_at(curve, sm_percent) * fit.margin_share(batch, sm_percent)
-            found.append(LatencyFactor(batch, sm_percent, bounded(exp(mean + kept) + late, settings)))
+            found.append(LatencyFactor(batch, sm_percent, keep_within_bounds(exp(mean + kept) + late, settings)))
     return tuple(found) if any(point.factor != 1 for point in found) else ()
 
 
-def wanted_sensitivity(fit: CurveFit, settings: DriftTuning) -> float:
+def find_wanted_sensitivity(fit: CurveFit, settings: DriftTuning) -> float:
     """Returns the factor of the neighbour whose slowdown exceeds the declared one most."""
     slowest = max(fit.neighbours.values(), default=0.0)
-    return in_quanta(exp(slowest), settings)
+    return round_to_quanta(exp(slowest), settings)
 
 
 def has_left_band(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
@@ -46,7 +46,7 @@ def is_slower(regions: Sequence[Region], believed: Correction, wanted: Correctio
 
 
 def _beyond_planned(region: Region, believed: Correction, wanted: Correction) -> float:
-    return planned_log(region, wanted) - planned_log(region, believed)
+    return find_planned_log(region, wanted) - find_planned_log(region, believed)
 
 
 def _band(region: Region, settings: DriftTuning) -> float:
@@ -62,18 +62,18 @@ def differs(believed: Correction, wanted: Correction, settings: DriftTuning) -> 
     )
 
 
-def planned_log(region: Region, correction: Correction) -> float:
+def find_planned_log(region: Region, correction: Correction) -> float:
     """Returns the logarithm of planned over declared in the region, among its neighbours."""
     impact = sum(impact for _, impact in region.impacts)
     felt = (1 + correction.sensitivity_factor * impact) / (1 + impact)
     return log(factor_at(correction, region.batch, region.sm_percent) * felt)
 
 
-def bounded(factor: float, settings: DriftTuning) -> float:
+def keep_within_bounds(factor: float, settings: DriftTuning) -> float:
     """Returns the factor in whole quanta, within bounds."""
-    return in_quanta(min(max(factor, settings.lowest), settings.highest), settings)
+    return round_to_quanta(min(max(factor, settings.lowest), settings.highest), settings)
 
 
-def in_quanta(factor: float, settings: DriftTuning) -> float:
+def round_to_quanta(factor: float, settings: DriftTuning) -> float:
     """Rounds the factor to whole quanta."""
     return round(round(factor / settings.quantum) * settings.quantum, 6)

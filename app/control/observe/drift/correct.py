@@ -14,15 +14,15 @@ from math import exp, log
 from app.control.domain.snapshot import Correction
 from app.control.observe.drift.beliefs import (
     Places,
-    bounded,
     differs,
+    find_planned_log,
+    find_wanted_latency,
+    find_wanted_sensitivity,
     has_left_band,
     is_slower,
-    planned_log,
-    wanted_latency,
-    wanted_sensitivity,
+    keep_within_bounds,
 )
-from app.control.observe.drift.evidence import agreed_ratio, late_share, update_regions
+from app.control.observe.drift.evidence import find_agreed_ratio, late_share, update_regions
 from app.control.observe.drift.minutes import Observation
 from app.control.observe.drift.tuning import DriftTuning
 from solvers.learning import CurveFit, Region, fit_curve
@@ -68,7 +68,7 @@ def update_correction(
         before = ProfileCorrection(before.key, profile=mark, correction=correction)
         if is_changed:
             return replace(before, at=now, message=f"profile {before.key} was changed; its correction was reset")
-    own = _of_profile(window, mark, now - _seconds(settings.window_seconds))
+    own = _select_observations(window, mark, now - _seconds(settings.window_seconds))
     fresh = (observation for observation in evidence.fresh if observation.profile == mark)
     regions = update_regions(before.regions, fresh, now, settings)
     fit = fit_curve(regions, now, settings.filter, settings.prior)
@@ -80,7 +80,7 @@ def update_correction(
     return replace(after, alarm=_alarm(after, fit, now, settings))
 
 
-def _of_profile(observations: Iterable[Observation], mark: int, since: datetime) -> list[Observation]:
+def _select_observations(observations: Iterable[Observation], mark: int, since: datetime) -> list[Observation]:
     return [observation for observation in observations if observation.profile == mark and observation.at > since]
 
 
@@ -91,10 +91,10 @@ def _take_step(
     current = before.correction
     wanted = replace(
         current,
-        latency=wanted_latency(fit, places, before.late, settings),
-        sensitivity_factor=wanted_sensitivity(fit, settings),
+        latency=find_wanted_latency(fit, places, before.late, settings),
+        sensitivity_factor=find_wanted_sensitivity(fit, settings),
     )
-    counted = _counted(before.regions, settings)
+    counted = _select_counted(before.regions, settings)
     is_due = has_left_band(counted, current, wanted, settings) or (is_forced and differs(current, wanted, settings))
     is_early = before.at is not None and now < before.at + _seconds(settings.step_seconds)
     if not places or not is_due or (is_early and not is_slower(counted, current, wanted, settings)):
@@ -133,14 +133,14 @@ def _describe(was: Correction, now: Correction) -> str:
 
 def _memory(current: Correction, own: Sequence[Observation], settings: DriftTuning) -> float:
     """Returns the memory ratio, which never decreases: memory that is unused now leaves room for peaks."""
-    ratio = agreed_ratio(
+    ratio = find_agreed_ratio(
         [observation.memory_ratio for observation in own if observation.memory_ratio is not None], settings
     )
     return max(current.memory_factor, ratio or 0.0)
 
 
 def _power(current: Correction, own: Sequence[Observation], settings: DriftTuning) -> float:
-    ratio = agreed_ratio(
+    ratio = find_agreed_ratio(
         [observation.power_ratio for observation in own if observation.power_ratio is not None], settings
     )
     return current.power_factor if ratio is None else ratio
@@ -151,7 +151,7 @@ def _step(current: float, ratio: float, error: float, settings: DriftTuning) -> 
     if abs(ratio / current - 1) <= settings.dead_band + 2 * error:
         return current
     aim = min(max(ratio, current * (1 - settings.most_step)), current * (1 + settings.most_step))
-    return bounded(aim, settings)
+    return keep_within_bounds(aim, settings)
 
 
 def _late(
@@ -169,8 +169,8 @@ def _late(
     if not watched or minutes < settings.fewest or share < settings.late_share:
         return before.late, before.late_at
     covered = log(1 + settings.dead_band + settings.quantum)
-    for region in _counted(before.regions, settings):
-        if region.mean > planned_log(region, before.correction) + covered:
+    for region in _select_counted(before.regions, settings):
+        if region.mean > find_planned_log(region, before.correction) + covered:
             return before.late, before.late_at  # slower execution explains it and is being corrected
     return min(before.late + settings.dead_band + settings.late_step, settings.most_late), now
 
@@ -196,7 +196,7 @@ def _alarm(after: ProfileCorrection, fit: CurveFit, now: datetime, settings: Dri
     return ""
 
 
-def _counted(regions: Sequence[Region], settings: DriftTuning) -> list[Region]:
+def _select_counted(regions: Sequence[Region], settings: DriftTuning) -> list[Region]:
     return [region for region in regions if region.counts(settings.filter)]
 
 

@@ -8,7 +8,7 @@ from math import isfinite
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.reports import InstanceMinute
 from app.control.observe.drift.predict import Prediction
-from app.control.observe.loads.latencies import within_at_best
+from app.control.observe.loads.latencies import count_within_at_best
 
 MINUTE_SECONDS = 60.0
 OVERRUN_FACTOR = 1.05  # a batch may run over the minute's end, and clocks differ
@@ -46,5 +46,5 @@ def is_credible(instance: InstanceMinute, batches: float, prediction: Prediction
         return False
     is_faster = exec_ms < FASTER_SHARE * prediction.exec_ms and busy <= IDLE_SHARE * MINUTE_SECONDS
     late_ms = SLOWER_FACTOR * prediction.exec_ms + prediction.batch_timeout_ms
-    surely_slower = answers - within_at_best(instance.latency_counts, late_ms)
+    surely_slower = answers - count_within_at_best(instance.latency_counts, late_ms)
     return not (is_faster and surely_slower > MOST_SLOWER_SHARE * answers)

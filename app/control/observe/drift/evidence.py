@@ -47,7 +47,7 @@ def late_share(observations: Iterable[Observation], since: datetime) -> tuple[fl
     return (sum(late) / len(late) if late else 0.0), len(late)
 
 
-def agreed_ratio(ratios: Sequence[float], settings: DriftTuning) -> float | None:
+def find_agreed_ratio(ratios: Sequence[float], settings: DriftTuning) -> float | None:
     """Returns the median ratio; None for too few ratios."""
     return median(ratios) if len(ratios) >= settings.fewest else None
 

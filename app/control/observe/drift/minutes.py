@@ -16,7 +16,7 @@ from app.control.observe.drift.credible import is_credible
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.chance import exceeds_chance
-from app.control.observe.loads.latencies import quantile_ms, within_at_best
+from app.control.observe.loads.latencies import count_within_at_best, quantile_ms
 from app.control.observe.loads.reports import ReportExcerpt
 
 WHOLE_SECONDS = 50.0  # of a minute must have been reported
@@ -76,7 +76,7 @@ class NodeMinutes:
         if last is not None and report.order <= last.order:
             return
         if last is not None and report.minute != last.minute:
-            yield from self._finished(predicted, settings, shed_since)
+            yield from self._finish(predicted, settings, shed_since)
             self._first, self._disturbed, self._moved = None, set(), set()
         if self._first is None:
             self._first = report
@@ -109,7 +109,7 @@ class NodeMinutes:
         for instance in ready - self._ready_since.keys():
             self._ready_since[instance] = report.at
 
-    def _finished(
+    def _finish(
         self, predicted: Mapping[str, Prediction], settings: DriftTuning, shed_since: ShedSince
     ) -> Iterator[Observation]:
         first, last = self._first, self._last
@@ -189,7 +189,7 @@ def _is_late(instance: InstanceMinute, prediction: Prediction, seconds: float) -
         return None
     allowed = 1 - prediction.percentile / 100
     # A bucket's width proves nothing.
-    missed = 1 - within_at_best(instance.latency_counts, prediction.slo_ms) / requests
+    missed = 1 - count_within_at_best(instance.latency_counts, prediction.slo_ms) / requests
     return exceeds_chance(missed, allowed, requests, seconds, prediction.slo_ms)
 
 

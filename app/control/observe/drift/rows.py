@@ -25,7 +25,7 @@ class StoredEvidence(msgspec.Struct, rename="camel", omit_defaults=True):
     alarm: str = ""
 
 
-def to_row(correction: ProfileCorrection, now: datetime) -> CorrectionRow:
+def write_correction(correction: ProfileCorrection, now: datetime) -> CorrectionRow:
     """Returns the row that stores a correction."""
     model, variant, gpu_type = correction.key.split("/")
     evidence = StoredEvidence(
@@ -53,7 +53,7 @@ def to_row(correction: ProfileCorrection, now: datetime) -> CorrectionRow:
     )
 
 
-def from_row(row: CorrectionRow) -> ProfileCorrection:
+def read_correction(row: CorrectionRow) -> ProfileCorrection:
     """Returns the correction that a row stores."""
     evidence = msgspec.convert(row.evidence, StoredEvidence)
     latency = msgspec.convert(row.latency, tuple[LatencyFactor, ...])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agents.contract.gateways import GatewayCounts, LengthTotals, TokenTotals, WindowTotals
-from app.control.observe.loads.latencies import add, within, within_at_best
+from app.control.observe.loads.latencies import add, count_within, count_within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 MINUTE = timedelta(seconds=60)
@@ -39,13 +39,13 @@ class CounterIncrease:
 
         Of a language model those with a late first token or those with a slow pace, whichever are more.
         """
-        return max(self.late + self._untimed(within, slo_ms), self.tokens.pace_late)
+        return max(self.late + self._count_untimed(count_within, slo_ms), self.tokens.pace_late)
 
     def surely_slow(self, slo_ms: float) -> float:
         """Returns the answers that are certainly slower than the SLO: within a bucket nothing is certain."""
-        return max(self.late + self._untimed(within_at_best, slo_ms), self.tokens.pace_late)
+        return max(self.late + self._count_untimed(count_within_at_best, slo_ms), self.tokens.pace_late)
 
-    def _untimed(self, inside: Callable[[Sequence[float], float], float], slo_ms: float) -> float:
+    def _count_untimed(self, inside: Callable[[Sequence[float], float], float], slo_ms: float) -> float:
         answers = sum(self.counts)
         if answers <= self.timed or slo_ms <= 0:
             return 0.0
@@ -122,7 +122,7 @@ class NodeTotals:
             increase = increases.setdefault(instance.owner, CounterIncrease())
             increase.requests += requests
             increase.errors += errors
-            increase.tokens = summed_tokens(increase.tokens, fresh)
+            increase.tokens = add_tokens(increase.tokens, fresh)
             add(increase.counts, counts)
         self._report, self._totals = report, totals
         rates, self._short = _rates(seconds, increases, self._short)
@@ -163,8 +163,8 @@ class GatewayTotals:
             )
             increase = increases.setdefault(service_counts.service, CounterIncrease())
             # All that a gateway has counted is evidence, for a new leader, too.
-            increase.windows = _added_windows(service_counts.windows, known.windows if known else ())
-            increase.lengths = _added_lengths(service_counts.lengths, known.lengths if known else None)
+            increase.windows = _subtract_windows(service_counts.windows, known.windows if known else ())
+            increase.lengths = _subtract_lengths(service_counts.lengths, known.lengths if known else None)
             if seconds <= 0 or (goes_on and known is None):
                 known = totals[service_counts.service]  # counting begins with the first report
             ended = service_counts.requests - (known.requests if known else 0)
@@ -208,7 +208,7 @@ def _grown(counts: Sequence[int], before: Sequence[int]) -> Sequence[int]:
     return grown
 
 
-def summed_tokens(first: TokenTotals, second: TokenTotals) -> TokenTotals:
+def add_tokens(first: TokenTotals, second: TokenTotals) -> TokenTotals:
     """Returns the sums of both."""
     return TokenTotals(
         first.tokens_in + second.tokens_in,
@@ -228,7 +228,7 @@ def tokens_since(now: TokenTotals, before: TokenTotals) -> TokenTotals:
     )
 
 
-def _added_windows(windows: Sequence[WindowTotals], before: Sequence[WindowTotals]) -> Sequence[WindowTotals]:
+def _subtract_windows(windows: Sequence[WindowTotals], before: Sequence[WindowTotals]) -> Sequence[WindowTotals]:
     """Returns the blocks counted since; all of them where counting began again."""
     if not windows or windows == before:
         return ()
@@ -245,7 +245,7 @@ def _added_windows(windows: Sequence[WindowTotals], before: Sequence[WindowTotal
     return added
 
 
-def _added_lengths(lengths: LengthTotals | None, before: LengthTotals | None) -> LengthTotals | None:
+def _subtract_lengths(lengths: LengthTotals | None, before: LengthTotals | None) -> LengthTotals | None:
     """Returns the answers counted since; all of them where counting began again."""
     if lengths is None or lengths == before:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agents.contract.fields import LATENCY_EDGES_MS
 
 
-def within(counts: Sequence[float], latency_ms: float) -> float:
+def count_within(counts: Sequence[float], latency_ms: float) -> float:
     """Returns how many answers were at most this slow, assuming an even spread within a bucket."""
     edge = bisect_left(LATENCY_EDGES_MS, latency_ms)
     inside = float(sum(counts[:edge]))
@@ -18,7 +18,7 @@ def within(counts: Sequence[float], latency_ms: float) -> float:
     return inside
 
 
-def within_at_best(counts: Sequence[float], latency_ms: float) -> float:
+def count_within_at_best(counts: Sequence[float], latency_ms: float) -> float:
     """Returns how many answers may have been at most this slow: all others certainly were slower."""
     return float(sum(counts[: bisect_left(LATENCY_EDGES_MS, latency_ms) + 1]))
 

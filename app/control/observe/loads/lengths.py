@@ -75,7 +75,7 @@ class LengthBelief:
             self._output.look(
                 self._tokens_out / self._answers / declared.output_mean, self._error(*declared.output), now
             )
-        return _believed(declared.input_mean, self._input), _believed(declared.output_mean, self._output)
+        return _believe(declared.input_mean, self._input), _believe(declared.output_mean, self._output)
 
     def _error(self, mean: float, p95: float) -> float:
         """Returns by how much of the declared mean chance may move the mean of the answers that count."""
@@ -88,5 +88,5 @@ def _class_of(share: float) -> float:
     return STEP ** math.ceil(math.log(min(max(share, LEAST), MOST), STEP) - 1e-9)
 
 
-def _believed(mean: float, known: _MeanClass) -> float:
+def _believe(mean: float, known: _MeanClass) -> float:
     return 0.0 if known.factor == 1.0 else max(1.0, mean * known.factor)

@@ -121,7 +121,7 @@ class Loads:
         at = now.timestamp()
         found = {}
         for service, rate in declared.items():
-            load = self._expected(service, rate, planned.get(service, 0.0), ahead.get(service, 60.0), at)
+            load = self._expect(service, rate, planned.get(service, 0.0), ahead.get(service, 60.0), at)
             input_mean, output_mean = self._windows[service].lengths.means(lengths.get(service), at)
             found[service] = replace(load, input_mean=input_mean, output_mean=output_mean)
         return found
@@ -178,7 +178,7 @@ class Loads:
                     self._windows[service].rates[source].pop(name, None)
                 sender.services = set()
 
-    def _expected(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
+    def _expect(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
         window = self._window(service)
         before = self._forecasts.get(service)
         base, risen_at, missed_at = planned, -math.inf, -math.inf
@@ -208,7 +208,7 @@ class Loads:
             risen_seconds=now - risen_at,
             missed_seconds=now - missed_at,
         )
-        found = with_outlook(window.outlook, found, base)
+        found = raise_by_outlook(window.outlook, found, base)
         if found.rate > base > 0:
             risen_at = now
         self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at, missed_at)
@@ -218,7 +218,7 @@ class Loads:
         )  # fmt: skip
 
 
-def with_outlook(outlook: Outlook, found: Forecast, base: float) -> Forecast:
+def raise_by_outlook(outlook: Outlook, found: Forecast, base: float) -> Forecast:
     """Returns the forecast, no lower than the history is trusted to say; a fall to that must be worth its moves."""
     if found.reason not in ("held", "risen", "fallen"):
         return found

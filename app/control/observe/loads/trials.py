@@ -10,7 +10,7 @@ from agents.contract.assignments import AssignedInstance
 from agents.contract.reports import InstanceMinute
 from app.control.domain.readings import CopyTrial
 from app.control.observe.loads.chance import exceeds_chance
-from app.control.observe.loads.latencies import add, within_at_best
+from app.control.observe.loads.latencies import add, count_within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 OVERLOAD_FACTOR = 1.02  # times the planned rate: misses of an instance that gets more prove nothing
@@ -64,7 +64,7 @@ def _judge_trial(record: _TrialRecord, instance: AssignedInstance) -> CopyTrial 
     requests += sum(counts)
     if requests <= 0 or seconds <= 0 or instance.slo_ms <= 0:
         return None
-    inside, allowed = within_at_best(counts, instance.slo_ms) / requests, 1 - instance.percentile / 100
+    inside, allowed = count_within_at_best(counts, instance.slo_ms) / requests, 1 - instance.percentile / 100
     paced = sum(minute.paced for minute, _ in record.minutes.values())
     if instance.tpot_ms and paced:
         inside = min(inside, 1 - sum(minute.pace_late for minute, _ in record.minutes.values()) / paced)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from app.control.observe.loads.bursts import BurstBelief
-from app.control.observe.loads.differences import CounterIncrease, summed_tokens
+from app.control.observe.loads.differences import CounterIncrease, add_tokens
 from app.control.observe.loads.latencies import add
 from app.control.observe.loads.lengths import LengthBelief
 from app.control.observe.loads.outlook import Outlook
@@ -69,7 +69,7 @@ class LoadWindow:
         self._counted.errors += increase.errors
         self._counted.timed += increase.timed
         self._counted.late += increase.late
-        self._counted.tokens = summed_tokens(self._counted.tokens, increase.tokens)
+        self._counted.tokens = add_tokens(self._counted.tokens, increase.tokens)
         add(self._counted.counts, increase.counts)
         total = float(sum(increase.counts))
         if increase.shed:
@@ -84,11 +84,11 @@ class LoadWindow:
         while self.answers and self.answers[0].at <= now - ANSWER_SECONDS[self.source]:
             self.answers.popleft()
         if not self.is_reported:
-            return self._closed(last) if self._seconds else None
+            return self._close(last) if self._seconds else None
         self.reported_at = now
         full = None
         if self._seconds and int(last // BUCKET_SECONDS) != int(now // BUCKET_SECONDS) and self._is_long(last, now):
-            full = self._closed(last)
+            full = self._close(last)
         self._seconds += now - last
         self._requests += self.rate * (now - last)
         self.observed_seconds += now - last
@@ -110,7 +110,7 @@ class LoadWindow:
         """Returns whether the bucket is nearly full without the time up to now."""
         return self._seconds + (now - last) / 2 >= BUCKET_SECONDS - 1e-6 or self._seconds >= BUCKET_SECONDS / 2
 
-    def _closed(self, at: float) -> LoadBucket:
+    def _close(self, at: float) -> LoadBucket:
         sample = Sample(at, self._seconds, self._requests)
         self.samples.append(sample)
         counts = self._counted.counts

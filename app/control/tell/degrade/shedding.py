@@ -73,7 +73,7 @@ def plan_shedding(
         share = _steady(missing, known.share)
         limit = _queue_limit(carried[name], target.slo_ms, SHORT_QUEUE_SLOS if name in short else QUEUE_SLOS)
         retry = _retry_seconds(share, carried[name], target)
-        in_time = _in_time(by_service[name], target.slo_ms, max(gateways, 1))
+        in_time = _count_in_time(by_service[name], target.slo_ms, max(gateways, 1))
         found[name] = Shedding(share, ceil(limit / max(gateways, 1)), retry, in_time)
     return found
 
@@ -100,7 +100,7 @@ def _queue_limit(carried: float, slo_ms: float, slos: float) -> int:
     return round(LEAST_OPEN_REQUESTS * LIMIT_STEP_FACTOR**steps)
 
 
-def _in_time(instances: Iterable[Instance], slo_ms: float, gateways: int) -> dict[str, int]:
+def _count_in_time(instances: Iterable[Instance], slo_ms: float, gateways: int) -> dict[str, int]:
     """Returns by place how many open requests one gateway may have there, so that all are answered within the SLO.
 
     A request waits for the batch that runs and for those before its own, so it is in time if the batches of all that

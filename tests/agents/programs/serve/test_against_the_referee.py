@@ -18,7 +18,7 @@ from agents.http.messages import HttpRequest
 from agents.programs.serve.backends import Stub
 from agents.programs.serve.profile import StubProfile, read_words
 from agents.programs.serve.server import ModelServer, ServerSettings
-from solvers.planning.judge.kernels import served
+from solvers.planning.judge.kernels import count_served
 from tests.support.soak import scaled
 
 REQUESTS = scaled(60_000, 1_500)
@@ -106,7 +106,7 @@ def test_latencies_are_those_that_plans_are_judged_by(
     assert len(latencies) == REQUESTS
     counted = REQUESTS // BLOCKS * BLOCKS
     for slo_ms in (exec_ms, exec_ms + timeout_ms / 2 + 0.1, exec_ms * 1.5 + timeout_ms, exec_ms * 3 + timeout_ms):
-        share, _, expected_busy = served(
+        share, _, expected_busy = count_served(
             units, batch, exec_ms / 1000, timeout_ms / 1000, rate, slo_ms / 1000, 0, BLOCKS
         )
         within = sum(latency <= slo_ms / 1000 * (1 + 1e-9) for latency in latencies[:counted])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.control.answer.explain.question import Explain
-from app.control.answer.replay import Record, from_json, replay, to_json
+from app.control.answer.replay import Record, read_record, replay, write_record
 from app.control.decide.deciding import Asking, CycleBudget, decide, pose_moment
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.events import Reason
@@ -95,4 +95,4 @@ def test_it_is_replayed(world: Snapshot, decision: Decision) -> None:
         1, decision.lane, SolveOutcome.SOLVED, world, decision.drafts, dict(versions()), decision.plan,
         dict(decision.desired),
     )  # fmt: skip
-    assert replay(from_json(to_json(record)), Inline()).is_identical
+    assert replay(read_record(write_record(record)), Inline()).is_identical

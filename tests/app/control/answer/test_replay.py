@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.control.answer.replay import Record, ReplayRefused, difference, from_json, replay, to_json
+from app.control.answer.replay import Record, ReplayRefused, difference, read_record, replay, write_record
 from app.control.domain.decision import Draft, PlanningLane, SolveOutcome, SolverAnswer, SolverOrder
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import step_base
-from app.control.fast.drafting import draft_step, with_calls
+from app.control.fast.drafting import draft_step, note_calls
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
 from app.control.solve.recorded import RecordingSolver
@@ -52,7 +52,7 @@ def test_every_decision_comes_out_the_same_from_its_json(records: list[Record]) 
     assert {record.lane for record in records} == {PlanningLane.FULL, PlanningLane.FAST}
     assert SolverOrder.SOLVE in {draft.order for record in records for draft in record.drafts}
     for record in records:
-        assert replay(from_json(to_json(record)), Inline()).is_identical, record.generation
+        assert replay(read_record(write_record(record)), Inline()).is_identical, record.generation
 
 
 def test_another_plan_on_record_is_named_by_its_first_difference(records: list[Record]) -> None:
@@ -95,7 +95,7 @@ def test_other_versions_are_refused_by_name(records: list[Record]) -> None:
 @pytest.mark.parametrize("outcome", [SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG])
 def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Record], outcome: SolveOutcome) -> None:
     killed = replace(records[0], outcome=outcome, plan=None, desired=None)
-    replayed = replay(from_json(to_json(killed)), Silent())
+    replayed = replay(read_record(write_record(killed)), Silent())
     assert (replayed.is_identical, replayed.message) == (
         True,
         f"the cycle made no plan ({outcome}), as the record says",
@@ -118,10 +118,10 @@ def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: li
             rate, recording = service.rate_per_second * 9, RecordingSolver(Late())
             needs = [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "load rose")]
             if (drafted := draft_step(base, needs, recording, quick.snapshot.at, None)) and recording.drafts:
-                found, called = drafted.decision, with_calls(quick.snapshot, needs)
+                found, called = drafted.decision, note_calls(quick.snapshot, needs)
                 desired, drafts = dict(found.desired), tuple(recording.drafts)
                 record = replace(quick, snapshot=called, plan=found.plan, desired=desired, drafts=drafts)
-                assert replay(from_json(to_json(record)), Silent()).is_identical
+                assert replay(read_record(write_record(record)), Silent()).is_identical
                 failed += 1
     assert failed
 
@@ -150,10 +150,10 @@ def test_a_quick_step_beside_instances_on_a_cordoned_gpu_comes_out_the_same(reco
             needs = [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "load rose") for name, rate in rates.items()]
             recording = RecordingSolver(Inline())
             if drafted := draft_step(base, needs, recording, snapshot.at, None):
-                found, called = drafted.decision, with_calls(snapshot, needs)
+                found, called = drafted.decision, note_calls(snapshot, needs)
                 desired, drafts = dict(found.desired), tuple(recording.drafts)
                 record = replace(quick, snapshot=called, plan=found.plan, desired=desired, drafts=drafts)
-                assert replay(from_json(to_json(record)), Inline()).is_identical
+                assert replay(read_record(write_record(record)), Inline()).is_identical
                 replayed += 1
     assert replayed
 
@@ -166,7 +166,7 @@ def test_what_no_solver_found_is_not_found_again(records: list[Record]) -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"generation": 1, "lane": "other"}'])
 def test_what_is_no_record_is_refused(body: bytes) -> None:
     with pytest.raises(ReplayRefused, match="not a record of a decision"):
-        from_json(body)
+        read_record(body)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.decide.around import in_whole_fleet, lacks_of, serves_as_much, serves_more
+from app.control.decide.around import judge_in_whole_fleet, lacks_of, serves_as_much, serves_more
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import Rest
@@ -41,7 +41,7 @@ def test_plans_around_a_closed_gpu_change_nothing_there_and_are_written_for_the_
         decision = hold_back(around, question, draft_changes(around, question, answer))
         assert decision.answer.outcome is SolveOutcome.SOLVED, case
         assert running(decision.desired).get(place) == running(now.in_force).get(place), case
-        whole = in_whole_fleet(now, decision, around)
+        whole = judge_in_whole_fleet(now, decision, around)
         if whole is None:
             assert not formulate(now).verdict.is_right, case
             continue

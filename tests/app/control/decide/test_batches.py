@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, BatchContext, with_batches
+from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, BatchContext, decide_with_batches
 from app.control.decide.batches import TRIES, URGENT_TRIES, add_due_batches, spell_batches
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
@@ -254,7 +254,7 @@ def test_batches_on_different_gpus_that_are_due_at_once_are_made_in_one_cycle(co
     for batch in apart:
         alone, _ = add_due_batches(context, NO_REGRETS, Choosing((batch,)))
         assert cost(decision) < cost(alone)
-    again = with_batches(context, groups, SOLVER)
+    again = decide_with_batches(context, groups, SOLVER)
     assert again and (again.desired, cost(again)) == (decision.desired, cost(decision))
 
 
@@ -320,7 +320,7 @@ def test_the_judge_of_steps_finds_a_copy_that_stops_before_its_successor_serves(
 
 
 def test_the_same_groups_make_the_same_batch(context: BatchContext, found: Decision) -> None:
-    again = with_batches(context, SOLVER.groups_of(found), SOLVER)
+    again = decide_with_batches(context, SOLVER.groups_of(found), SOLVER)
     assert again and again.desired == found.desired
     assert replace(again.plan, certificate=None) == replace(found.plan, certificate=None)
 
@@ -358,12 +358,12 @@ def test_no_batch_starts_a_copy_where_one_of_its_service_failed_lately(context: 
     failed = replace(context.snapshot, failed_places={change.owner: (change.place,)})
     avoiding = replace(context, snapshot=failed)
     groups = SOLVER.groups_of(found)
-    assert with_batches(avoiding, groups, SOLVER) is None
+    assert decide_with_batches(avoiding, groups, SOLVER) is None
     other = add_due_batches(avoiding, NO_REGRETS, SOLVER)[0]
     assert (change.owner, change.place) not in {(each.owner, each.place) for each in starts(context, other)}
     owner, place = min(decided)
     decided_anyway = replace(context, snapshot=replace(context.snapshot, failed_places={owner: (place,)}))
-    anyway = with_batches(decided_anyway, groups, SOLVER)
+    anyway = decide_with_batches(decided_anyway, groups, SOLVER)
     assert anyway and anyway.desired == found.desired
 
 
@@ -373,5 +373,5 @@ def test_a_batch_waits_for_a_rest_only_where_it_changes_the_service(context: Bat
     rests = {True: Rest(until, (change.place,)), False: Rest(until, (("another-node", 0),))}
     for is_there, rest in (*rests.items(), (True, everywhere)):
         resting = replace(context, snapshot=replace(context.snapshot, resting={change.owner: rest}))
-        again = with_batches(resting, SOLVER.groups_of(found), SOLVER)
+        again = decide_with_batches(resting, SOLVER.groups_of(found), SOLVER)
         assert (again is not None and again.desired == found.desired) is not is_there

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from app.control.decide.batch_drafts import BatchContext, leads_to, with_batches, write_batches
+from app.control.decide.batch_drafts import BatchContext, decide_with_batches, leads_to, write_batches
 from app.control.decide.batches import _possible
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
@@ -47,7 +47,7 @@ def blocked(context: BatchContext) -> list[Batch]:
 def test_what_blocked_gpus_shall_run_starts_on_empty_ones(context: BatchContext, blocked: list[Batch]) -> None:
     shifted = 0
     for batch in blocked:
-        assert with_batches(context, batch.groups, SOLVER) is None
+        assert decide_with_batches(context, batch.groups, SOLVER) is None
         possible = _possible(context, batch, MOST_CHURN, SOLVER)
         if possible is None:
             continue
@@ -57,7 +57,7 @@ def test_what_blocked_gpus_shall_run_starts_on_empty_ones(context: BatchContext,
         assert verdict.is_right, verdict.violations
         assert verdict.cost.total < context.cost
         assert not found.plan.unserved
-        assert with_batches(context, groups, SOLVER) == found
+        assert decide_with_batches(context, groups, SOLVER) == found
         shifted += BatchKind.SHIFTED in [group.kind for group in groups]
     assert shifted
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from solvers.planning.judge import judge
@@ -30,10 +30,10 @@ def test_each_gpu_is_assigned_its_own_cap_and_an_uncapped_node_its_types() -> No
     snapshot = with_caps(world(), CAPS_W)
     question = formulate(snapshot)
     assert question.problem.nodes["h1"].caps_w == tuple(CAPS_W)
-    desired = desired_of(snapshot, question, planned()[1])["h1"].gpus
+    desired = assign_plan(snapshot, question, planned()[1])["h1"].gpus
     assert desired
     assert [gpu.cap_w for gpu in desired] == [CAPS_W[gpu.index] for gpu in desired]
-    free = desired_of(world(), formulate(world()), planned()[1])["h1"].gpus
+    free = assign_plan(world(), formulate(world()), planned()[1])["h1"].gpus
     assert {gpu.cap_w for gpu in free} == {700.0}
 
 
@@ -46,10 +46,10 @@ def test_a_lower_cap_is_assigned_to_gpus_that_a_plan_leaves_too_until_nothing_ru
     services = question.problem.services.values()
     nothing = Plan((), unserved=tuple(Unserved(each.name, each.rate_per_second) for each in services))
     assert judge(question.problem, nothing).is_right
-    leaving = desired_of(lowered, question, nothing)["h1"].gpus
+    leaving = assign_plan(lowered, question, nothing)["h1"].gpus
     assert [gpu.index for gpu in leaving] == used
     for gpu in leaving:
         assert gpu.cap_w == CAPS_W[gpu.index]
         assert gpu.clock_mhz == next(each.clock_mhz for each in before.in_force["h1"].gpus if each.index == gpu.index)
-    kept = desired_of(before, formulate(before), nothing)  # without a new cap they are left as they are
+    kept = assign_plan(before, formulate(before), nothing)  # without a new cap they are left as they are
     assert not kept.get("h1") or not kept["h1"].gpus

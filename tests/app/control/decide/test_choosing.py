@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.control.decide import least_change
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.decide.choosing import choose
 from app.control.decide.decide import LONGEST_ROLLING, draft_changes, hold_back, rollout_in_progress
 from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
@@ -180,7 +180,7 @@ def in_force(r: Random, rates: Mapping[str, float]) -> Snapshot:
     """Returns a fleet that runs a random plan, made for other rates than today's in some cases."""
     then = {name: rate * r.choice((1.0, 1.0, 1.0, 0.8, 1.2)) for name, rate in rates.items()}
     made_for = world(then)
-    desired = desired_of(made_for, formulate(made_for), plan(r, then, whole=r.random() < 0.7))
+    desired = assign_plan(made_for, formulate(made_for), plan(r, then, whole=r.random() < 0.7))
     resting = r.sample(sorted(rates), 1) if r.random() < 0.5 else []
     return replace(
         world(rates), in_force=desired, target=1, resting=dict.fromkeys(resting, Rest(NOON + timedelta(minutes=5)))
@@ -246,7 +246,7 @@ def test_a_lack_is_answered_by_little_unless_the_hand_overs_of_a_cheaper_plan_ar
             for name, rate in rates.items()
         ]
 
-    desired = desired_of(made_for, formulate(made_for), Plan(tuple(all_on(("n2", 0), SERVICES))))
+    desired = assign_plan(made_for, formulate(made_for), Plan(tuple(all_on(("n2", 0), SERVICES))))
     now = replace(world(rates), in_force=desired, target=1)
     question = formulate(now)
     assert question.falls_short
@@ -286,7 +286,7 @@ def test_a_lack_that_no_plan_in_hand_lessens_keeps_no_cheaper_plan_waiting() -> 
 
     dear = dict.fromkeys(SERVICES, ("n2", 0))
     before = replace(running({**dear, "shop/d": ("n1", 0)}), unserved=())
-    now = replace(world(rates), in_force=desired_of(made_for, formulate(made_for), before), target=1)
+    now = replace(world(rates), in_force=assign_plan(made_for, formulate(made_for), before), target=1)
     question = formulate(now)
     large = drafted(now, running(dict.fromkeys(SERVICES, ("n2", 1))), "solve")
     small = drafted(now, question.plan_in_force, "follow")
@@ -306,7 +306,7 @@ def _labelled(draft: Decision, kind: str) -> Decision:
 @pytest.mark.parametrize(("grown", "waits"), [(1.0, True), (0.7, True), (1.005, True), (1.02, False)])
 def test_a_rollout_finishes_first_unless_its_plan_lacks_a_hundredth_of_a_service(grown: float, waits: bool) -> None:
     made_for = world(SERVICES)
-    desired = desired_of(made_for, formulate(made_for), plan(Random(1), SERVICES, whole=True))
+    desired = assign_plan(made_for, formulate(made_for), plan(Random(1), SERVICES, whole=True))
     now = replace(world({name: rate * grown for name, rate in SERVICES.items()}), in_force=desired, is_rolling=True)
     assert (rollout_in_progress(now, formulate(now), now.at) is not None) == waits
     long_ago = now.at - LONGEST_ROLLING
@@ -325,7 +325,7 @@ def test_an_order_starts_from_what_is_assigned_and_not_from_a_plan_that_is_half_
             )
             for name, (node, gpu, size) in gpus.items()
         ]
-        return desired_of(small, formulate(small), Plan(tuple(lines)))
+        return assign_plan(small, formulate(small), Plan(tuple(lines)))
 
     rest = {"c": ("n2", 1, 40), "d": ("n1", 1, 20)}
     assigned = fleet(a=("n1", 0, 60), b=("n2", 0, 60), **rest)

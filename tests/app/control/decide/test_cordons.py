@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.control.decide.cordons import draining_gpus, keep_undrainable, leaving, progress, reclaimed_gpus
+from app.control.decide.cordons import draining_gpus, find_reclaimed_gpus, keep_undrainable, leaving, progress
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeStatus
@@ -70,7 +70,7 @@ def test_of_the_gpus_to_be_emptied_those_of_nodes_under_notice_are_reclaimed() -
         "n1": NodeStatus("n1", "reporting", draining_gpus=(0, 1), reclaimed_at=NOW),
         "n2": NodeStatus("n2", "reporting", draining_gpus=(0,)),
     }
-    assert reclaimed_gpus(facts) == {("n1", 0), ("n1", 1)}
+    assert find_reclaimed_gpus(facts) == {("n1", 0), ("n1", 1)}
 
 
 def test_a_job_leaves_unless_it_may_not_be_stopped() -> None:

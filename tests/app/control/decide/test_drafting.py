@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from msgspec.structs import replace as changed
 
 from agents.contract.assignments import AssignedInstance, Frame
-from app.control.decide.drafting import changed_owners
+from app.control.decide.drafting import find_changed_owners
 from app.control.domain.desired import NodeDesired
 from tests.support.soak import scaled
 
@@ -66,7 +66,7 @@ def test_owners_change_where_a_line_of_theirs_is_in_one_fleet_alone(seed: int) -
         {(node, without_weights(each)) for node, wanted in known.items() for each in wanted.instances}
         for known in (before, then)
     )
-    assert changed_owners(before, then) == tuple(sorted({each[0] for _, each in was ^ now}))
+    assert find_changed_owners(before, then) == tuple(sorted({each[0] for _, each in was ^ now}))
 
 
 def test_other_weights_change_nobody() -> None:
@@ -74,5 +74,5 @@ def test_other_weights_change_nobody() -> None:
         "n": NodeDesired((AssignedInstance("i", 0, "shop", "a", rate_per_second=1.0, batch=Frame(2.0, 1.0, 4.0)),))
     }
     (known,) = before["n"].instances
-    assert changed_owners(before, {"n": NodeDesired((changed(known, rate_per_second=2.0),))}) == ()
-    assert changed_owners(before, {}) == ("shop/a",)
+    assert find_changed_owners(before, {"n": NodeDesired((changed(known, rate_per_second=2.0),))}) == ()
+    assert find_changed_owners(before, {}) == ("shop/a",)

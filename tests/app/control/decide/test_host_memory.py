@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.decide.decide import draft_changes
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired, NodeDesired
@@ -59,7 +59,7 @@ def solved(snapshot: Snapshot) -> Plan:
 
 
 def wanted(snapshot: Snapshot) -> Desired:
-    return desired_of(snapshot, formulate(snapshot), solved(snapshot))
+    return assign_plan(snapshot, formulate(snapshot), solved(snapshot))
 
 
 def running(rate: float, **fields: Any) -> Snapshot:
@@ -96,7 +96,7 @@ def test_it_is_ended_where_its_context_would_not_fit_on_the_gpu() -> None:
     question, plan = formulate(snapshot), solved(snapshot)
     for memory_gib, kept in ((15.0, 1), (15.5, 0)):
         lines = tuple(replace(line, memory_gib=memory_gib) for line in plan.instances)
-        assert len(desired_of(snapshot, question, replace(plan, instances=lines))["n1"].swapped) == kept
+        assert len(assign_plan(snapshot, question, replace(plan, instances=lines))["n1"].swapped) == kept
 
 
 def test_it_is_ended_once_what_is_planned_needs_the_memory() -> None:
@@ -114,20 +114,20 @@ def test_it_is_ended_once_what_is_planned_needs_the_memory() -> None:
 def test_where_nothing_may_be_planned_it_goes_on_waiting(facts: NodeStatus) -> None:
     first = running(500)
     waiting = replace(first, in_force=wanted(first), nodes={"n1": facts})
-    found = desired_of(waiting, formulate(waiting), Plan(()))["n1"]
+    found = assign_plan(waiting, formulate(waiting), Plan(()))["n1"]
     assert found.swapped == waiting.in_force["n1"].swapped
     assert [line.owner for line in found.instances] == ["shop/s"]
     runs = replace(first, nodes={"n1": facts})
-    assert desired_of(runs, formulate(runs), Plan(()))["n1"].swapped == (), "what runs there goes on running"
+    assert assign_plan(runs, formulate(runs), Plan(()))["n1"].swapped == (), "what runs there goes on running"
 
 
 def test_it_is_ended_where_its_gpu_is_drained_its_node_is_lost_or_it_is_over() -> None:
     waiting = replace(running(500), in_force=wanted(running(500)))
     question, plan = formulate(waiting), solved(waiting)
     for facts in (NodeStatus("n1", "reporting", draining_gpus=(0,)), NodeStatus("n1", "lost")):
-        assert desired_of(replace(waiting, nodes={"n1": facts}), question, plan)["n1"].swapped == ()
+        assert assign_plan(replace(waiting, nodes={"n1": facts}), question, plan)["n1"].swapped == ()
     over = replace(waiting, jobs={TRAIN: JobProgress("failed")})
-    assert desired_of(over, question, plan)["n1"].swapped == ()
+    assert assign_plan(over, question, plan)["n1"].swapped == ()
 
 
 def test_it_goes_on_as_the_same_instance_where_it_ran() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from app.control.answer.explain.job import why_job
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired, NodeDesired
@@ -19,7 +19,7 @@ from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus
 from app.control.formulate.formulate import formulate
 from app.control.jobs import queue_jobs
 from app.control.jobs.room import free_capacity, widest_free
-from app.control.jobs.state import declared_work
+from app.control.jobs.state import read_declared_work
 from app.control.solve.inline import Inline
 from solvers.planning.jobs import place_jobs
 from solvers.planning.plan import Plan
@@ -67,7 +67,7 @@ def solved(snapshot: Snapshot) -> Plan:
 
 
 def in_force(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    desired = desired_of(snapshot, formulate(snapshot), plan)
+    desired = assign_plan(snapshot, formulate(snapshot), plan)
     recorded = msgspec.json.decode(msgspec.json.encode(desired), type=dict[str, NodeDesired])
     assert recorded == desired
     return replace(snapshot, in_force=recorded, assigned={}, target=1)
@@ -97,7 +97,7 @@ def test_it_keeps_its_gpus_until_a_service_lacks_capacity() -> None:
     held = in_force(snapshot, solved(snapshot))
     question = formulate(held)
     assert not question.problem.jobs[TRAIN].is_preemptible
-    assert seats(desired_of(held, question, solved(held))) == seats(held.in_force)
+    assert seats(assign_plan(held, question, solved(held))) == seats(held.in_force)
     risen = replace(held, expected={"shop/s": ExpectedLoad(1000.0)})
     question = formulate(risen)
     assert question.problem.jobs[TRAIN].is_preemptible
@@ -134,7 +134,7 @@ def test_it_starts_beside_services_that_a_search_would_change_to_no_purpose() ->
 
 def test_while_it_waits_it_is_tried_again_once_more_whole_gpus_of_a_node_are_free() -> None:
     snapshot = world(200, job())
-    work = declared_work(snapshot.declared)[TRAIN]
+    work = read_declared_work(snapshot.declared)[TRAIN]
     free = in_force(world(200, job()), replace(solved(world(200)), jobs=()))
     room = widest_free(free_capacity(free), work)
     assert room == {"big": 200}, "a node has both of its GPUs free"

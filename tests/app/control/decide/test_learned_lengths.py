@@ -11,9 +11,9 @@ import pytest
 from agents.contract.gateways import GatewayCounts, LengthTotals, ServiceCounts
 from app.control.answer.explain.question import Explain
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
-from app.control.domain.times import declared_rates
+from app.control.domain.times import read_declared_rates
 from app.control.formulate.formulate import formulate
-from app.control.formulate.language import declared_lengths
+from app.control.formulate.language import read_declared_lengths
 from app.control.observe.loads.loads import Loads
 from app.control.observe.loads.reports import ReportBatch
 from app.control.record.encoding import join_snapshot, snapshot_parts
@@ -39,7 +39,7 @@ def test_the_plan_grows_to_the_lengths_that_gateways_count_and_the_promise_holds
         DeclaredObject(str(m.kind), m.tenant, m.name, {**m.spec, "ratePerSecond": 22} if m.tenant else m.spec)
         for m in manifests
     )
-    rates, lengths = declared_rates(declared), declared_lengths(declared)
+    rates, lengths = read_declared_rates(declared), read_declared_lengths(declared)
     longer = longer_by(lengths[NAME], LONGER)
     counted, loads = LengthTotals(), Loads()
     requests = stream(replace(longer, context_tokens=8192), 15_000, 7)

@@ -9,7 +9,7 @@ import pytest
 
 from agents.contract.assignments import AssignedInstance
 from app.control.decide.choosing import is_preferred
-from app.control.decide.least_change import MOST_HANDOVERS, explain_skipped, handed_over, is_too_large
+from app.control.decide.least_change import MOST_HANDOVERS, count_handed_over, explain_skipped, is_too_large
 from app.control.domain.decision import Decision, PlanningLane, PlanValue, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
@@ -45,7 +45,7 @@ def test_the_small_step_is_taken_where_it_serves_as_much_or_the_large_one_is_too
 
 
 def test_what_gives_way_is_counted_once() -> None:
-    assert handed_over(Changes(move=2, resize=3, start=4, stop=1, keep=50, retune=9)) == 6
+    assert count_handed_over(Changes(move=2, resize=3, start=4, stop=1, keep=50, retune=9)) == 6
 
 
 def of_cost(unserved: float, resource: float, moves: int) -> Plan:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.decide.decide import hold_back
 from app.control.decide.resting import resting_changes, returning_services, starting_services
 from app.control.domain.desired import Desired
@@ -36,7 +36,7 @@ def planned(**places: tuple[Place, int]) -> Plan:
 
 
 def desired(**places: tuple[Place, int]) -> Desired:
-    return desired_of(WORLD, formulate(WORLD), planned(**places))
+    return assign_plan(WORLD, formulate(WORLD), planned(**places))
 
 
 NOW = replace(WORLD, in_force=desired(b=(THERE, 30)), target=1)

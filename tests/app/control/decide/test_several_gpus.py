@@ -14,12 +14,12 @@ from app.control.answer.explain.instance import why_instance
 from app.control.answer.explain.service import describe_service, why_service
 from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.savings.baselines import plan_costs
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.running import running_plan
-from app.control.formulate.tenants.demand import used_by_assigned, used_by_service
+from app.control.formulate.tenants.demand import sum_use_by_service, sum_use_of_assigned
 from app.control.record.encoding import join_snapshot, snapshot_parts
 from app.control.solve.inline import Inline
 from app.control.tell.rates import cost_rates
@@ -54,7 +54,7 @@ def planned() -> tuple[Snapshot, Plan]:
     question = formulate(world())
     plan = Inline().solve(question.problem, seconds=0, work=4).plan
     assert plan
-    desired = desired_of(world(), question, plan)
+    desired = assign_plan(world(), question, plan)
     recorded = msgspec.json.decode(msgspec.json.encode(desired), type=dict[str, NodeDesired])
     assert recorded == desired
     return replace(world(), in_force=recorded, assigned={}), plan
@@ -83,7 +83,7 @@ def test_what_runs_is_read_back_and_the_next_plan_leaves_it_alone() -> None:
     assert again
     assert judge(question.problem, again).is_right
     assert (again.changes.start, again.changes.stop, again.changes.move, again.changes.resize) == (0, 0, 0, 0)
-    desired = desired_of(snapshot, question, again)
+    desired = assign_plan(snapshot, question, again)
     assert {i.id for wanted in desired.values() for i in wanted.instances} == {
         i.id for wanted in snapshot.in_force.values() for i in wanted.instances
     }
@@ -127,10 +127,10 @@ def test_each_gpu_is_paid_and_counts_against_a_tenant() -> None:
     assert plan_costs(problem, plan) == pytest.approx({"shop": plan.certificate.cost.resource})
     assert cost_rates(problem, plan)["shop"] == pytest.approx(plan.certificate.cost.resource, rel=0.2)
     wide = [line for line in plan.instances if line.service == "shop/assistant"]
-    used = used_by_service(problem, plan.instances)["shop/assistant"]
+    used = sum_use_by_service(problem, plan.instances)["shop/assistant"]
     assert used.gpus == sum(line.degree for line in wide)
     assigned = [(node, line) for node, wanted in snapshot.in_force.items() for line in wanted.instances if line.is_wide]
-    assert used_by_assigned(assigned, {})["shop"].gpus == sum(len(line.all_gpus) for _, line in assigned)
+    assert sum_use_of_assigned(assigned, {})["shop"].gpus == sum(len(line.all_gpus) for _, line in assigned)
 
 
 def test_an_explanation_names_the_gpus_and_what_they_carry() -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.control.decide.batch_drafts import BatchContext, with_batches
+from app.control.decide.batch_drafts import BatchContext, decide_with_batches
 from app.control.decide.decide import hold_back, keep_in_force
 from app.control.decide.sidestep import _BlockedChanges, find_sidestep
 from app.control.domain.decision import Decision
@@ -81,7 +81,7 @@ def test_the_next_plan_takes_the_way(context: BatchContext, found: Decision) -> 
 
 
 def test_a_sidestep_is_made_of_its_groups_alone(context: BatchContext, found: Decision) -> None:
-    again = with_batches(context, SOLVER.groups_of(found), SOLVER)
+    again = decide_with_batches(context, SOLVER.groups_of(found), SOLVER)
     assert again and again.desired == found.desired
     assert again.plan.instances == found.plan.instances
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.control.domain.corrected import corrected_profile, factor_at
+from app.control.domain.corrected import correct_profile, factor_at
 from app.control.domain.snapshot import Correction, LatencyFactor
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Demand, Profile
@@ -21,16 +21,16 @@ RANGE = Correction((
 
 
 def test_without_a_correction_a_profile_stays_what_it_is() -> None:
-    assert corrected_profile(PROFILE, Correction()) == PROFILE
+    assert correct_profile(PROFILE, Correction()) == PROFILE
 
 
 def test_one_factor_holds_for_the_whole_curve() -> None:
-    found = corrected_profile(PROFILE, slower(1.5))
+    found = correct_profile(PROFILE, slower(1.5))
     assert found.latency_ms == {1: ((10, 30.0), (100, 12.0)), 8: ((10, 144.0), (100, 36.0))}
 
 
 def test_a_range_is_slower_than_both_sides() -> None:
-    found = corrected_profile(PROFILE, RANGE)
+    found = correct_profile(PROFILE, RANGE)
     curve, declared = found.latency_ms[8], PROFILE.latency_ms[8]
     assert value_at(curve, 60) == pytest.approx(1.2 * value_at(declared, 60))
     for sm_percent in (10, 30, 50, 70, 85, 100):
@@ -40,11 +40,11 @@ def test_a_range_is_slower_than_both_sides() -> None:
 
 def test_points_outside_a_changed_curve_are_left_out() -> None:
     shorter = Profile("resnet", "fp16", "v100", {8: ((55, 40.0), (65, 38.0))}, {8: 2.0})
-    assert [sm for sm, _ in corrected_profile(shorter, RANGE).latency_ms[8]] == [55, 60, 65]
+    assert [sm for sm, _ in correct_profile(shorter, RANGE).latency_ms[8]] == [55, 60, 65]
 
 
 def test_factors_of_neighbours_memory_and_power_are_applied() -> None:
-    found = corrected_profile(PROFILE, Correction(sensitivity_factor=2.0, memory_factor=1.5, power_factor=0.5))
+    found = correct_profile(PROFILE, Correction(sensitivity_factor=2.0, memory_factor=1.5, power_factor=0.5))
     assert (found.demand.sensitivity, found.memory_gib, found.demand.power_w) == (0.6, {1: 1.5, 8: 3.0}, ((100, 90.0),))
     assert found.latency_ms == PROFILE.latency_ms
 

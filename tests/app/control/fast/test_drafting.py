@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.decide.resting import returning_services
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Rest, Snapshot
@@ -35,7 +35,7 @@ def running() -> Snapshot:
         Instance(f"i-{name}", name, *place, "v", 1, 0.0, 40, EACH_GIB, 1500.0, RATES[name])
         for name, place in (("shop/a", A), ("shop/b", B))
     ]
-    return replace(now, in_force=desired_of(now, formulate(now), Plan(tuple(lines))), target=1)
+    return replace(now, in_force=assign_plan(now, formulate(now), Plan(tuple(lines))), target=1)
 
 
 def drafted(failed: dict[str, tuple[Place, ...]], services: Collection[str] = tuple(RATES)) -> DraftedStep | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from app.control.answer.replay import Record, from_json, replay, to_json
+from app.control.answer.replay import Record, read_record, replay, write_record
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
@@ -98,7 +98,7 @@ def test_a_spike_of_an_ordinary_service_is_answered_beside_language_models_that_
         2, decision.lane, SolveOutcome.SOLVED, ticks.store.snapshots[0], decision.drafts, dict(versions()),
         decision.plan, dict(decision.desired),
     )  # fmt: skip
-    assert replay(from_json(to_json(record)), Inline()).is_identical
+    assert replay(read_record(write_record(record)), Inline()).is_identical
     assert ticks.lane.base and ticks.lane.base.snapshot.target == 2
     assert ticks.tick({PHOTOS: 2600.0}) == LaneResult(), "the next step begins from this one"
 

@@ -13,7 +13,7 @@ from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.availability import _is_served
 from app.control.formulate.formulate import formulate
 from app.control.formulate.pose import pose
-from app.control.solve.orders import Solve, solved
+from app.control.solve.orders import Solve, solve_order
 from solvers.planning.availability import Availability
 from tests.app.control.answer.whatif.worlds import snapshot
 
@@ -33,7 +33,7 @@ def surviving(world: Snapshot) -> Snapshot:
 def decided(world: Snapshot) -> Decision:
     question = formulate(world)
     return hold_back(
-        world, question, draft_changes(world, question, solved(Solve(question.problem, None, 4), alone=True))
+        world, question, draft_changes(world, question, solve_order(Solve(question.problem, None, 4), alone=True))
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.domain.snapshot import NodeStatus, Rest, Snapshot
 from app.control.formulate.failed_places import avoid_failed_places, close_failed_places
 from app.control.formulate.formulate import formulate
@@ -15,7 +15,7 @@ from tests.solvers.planning.random_problems import NOON
 
 UNTIL = NOON + timedelta(minutes=1)
 RUNNING = replace(
-    world(SERVICES), in_force=desired_of(world(SERVICES), formulate(world(SERVICES)), plan(Random(1), SERVICES, True))
+    world(SERVICES), in_force=assign_plan(world(SERVICES), formulate(world(SERVICES)), plan(Random(1), SERVICES, True))
 )
 
 

@@ -10,7 +10,7 @@ from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.solve.orders import Solve, solved
+from app.control.solve.orders import Solve, solve_order
 from tests.app.control.answer.whatif.worlds import snapshot
 
 SERVICE = "shop/search"
@@ -27,7 +27,7 @@ def asking(world: Snapshot, instances: int) -> Snapshot:
 def decided(world: Snapshot) -> Decision:
     question = formulate(world)
     return hold_back(
-        world, question, draft_changes(world, question, solved(Solve(question.problem, None, 2), alone=True))
+        world, question, draft_changes(world, question, solve_order(Solve(question.problem, None, 2), alone=True))
     )
 
 

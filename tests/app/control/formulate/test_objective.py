@@ -9,7 +9,7 @@ import pytest
 
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.formulate.objective import priced
+from app.control.formulate.objective import price_policy
 from solvers.planning.judge import judge
 from solvers.planning.judge.measures import measure
 from solvers.planning.problem import Policy
@@ -21,12 +21,12 @@ CARBON = {"pricePerTonne": 100, "intensity": "time,gramsPerKwh\n2026-11-23T00:00
 
 
 def prices(spec: dict[str, object], now: datetime | None = NOON) -> tuple[float, float]:
-    found = priced(Policy(energy_price_per_kwh=0.2), spec, now)
+    found = price_policy(Policy(energy_price_per_kwh=0.2), spec, now)
     return found.money_weight, found.energy_price_per_kwh
 
 
 def test_without_an_objective_every_digit_is_as_it_was() -> None:
-    assert priced(Policy(energy_price_per_kwh=0.1), {}, NOON) == Policy(energy_price_per_kwh=0.1)
+    assert price_policy(Policy(energy_price_per_kwh=0.1), {}, NOON) == Policy(energy_price_per_kwh=0.1)
     assert prices({"objective": "money"}) == (1.0, 0.2)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.snapshot import NodeStatus
-from app.control.formulate.own_runtimes import admitted_names, encoded_runtimes
+from app.control.formulate.own_runtimes import encode_runtimes, list_admitted_names
 from app.control.formulate.pose import _less
 from app.control.formulate.problem import build_problem
 from app.manifests.offline import Input, load
@@ -44,10 +44,10 @@ def test_a_nodes_list_of_templates_says_nothing_of_own_runtimes() -> None:
 
 
 def test_a_node_offers_the_runtimes_that_its_entries_admit() -> None:
-    own = encoded_runtimes(MODELS)
-    assert admitted_names(own, (ENTRY,)) == [NAME]
-    assert admitted_names(own, (AdmittedEntry("other", ("{python}", "/srv/other.py")),)) == []
-    assert admitted_names(own, ()) == []
+    own = encode_runtimes(MODELS)
+    assert list_admitted_names(own, (ENTRY,)) == [NAME]
+    assert list_admitted_names(own, (AdmittedEntry("other", ("{python}", "/srv/other.py")),)) == []
+    assert list_admitted_names(own, ()) == []
     node_there = fleet(templates=True).nodes["n1"]
     told = NodeStatus("n1", "reporting", templates=("triton",), admitted=(ENTRY,))
     assert _less(node_there, (0,), told, (), own).templates == frozenset({NAME})

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
@@ -21,7 +21,7 @@ from tests.solvers.planning.judge.test_judged_plan import plans, policies, with_
 from tests.support.soak import scaled
 
 WORLD = world(SERVICES)
-RUNNING = replace(WORLD, in_force=desired_of(WORLD, formulate(WORLD), plan(Random(1), SERVICES, whole=True)))
+RUNNING = replace(WORLD, in_force=assign_plan(WORLD, formulate(WORLD), plan(Random(1), SERVICES, whole=True)))
 
 
 def test_a_large_lack_calls_for_a_plan_before_anything_is_judged() -> None:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.domain.snapshot import (
     DeclaredObject,
     ExpectedLoad,
@@ -37,7 +37,7 @@ TRAIN = DeclaredObject("Job", "shop", "train", {
 def with_plan(snapshot: Snapshot, seed: int) -> Snapshot:
     question = formulate(snapshot)
     rates = {name: service.rate_per_second for name, service in question.problem.services.items()}
-    return replace(snapshot, in_force=desired_of(snapshot, question, plan(Random(seed), rates, whole=False)))
+    return replace(snapshot, in_force=assign_plan(snapshot, question, plan(Random(seed), rates, whole=False)))
 
 
 RUNNING = with_plan(ALLOWED, 1)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app.control.decide.assigning import desired_of
+from app.control.decide.assigning import assign_plan
 from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.pose import pose
@@ -53,7 +53,7 @@ def pinned(purchase: str, gpu: int) -> Snapshot:
     declared = tuple(replace(item, spec={**item.spec, **specs.get(item.name, {})}) for item in known.declared)
     known = replace(known, declared=declared)
     line = Instance("i1", "shop/a", "n2", 0, "v", 1, 0.0, 50, 2.0, 1500.0, SERVICES["shop/a"])
-    running = desired_of(known, formulate(known), Plan((line,)))
+    running = assign_plan(known, formulate(known), Plan((line,)))
     return replace(
         known, in_force=running, nodes={**known.nodes, "n2": NodeStatus("n2", "reporting", cordoned_gpus=(gpu,))}
     )

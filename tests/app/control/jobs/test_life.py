@@ -15,8 +15,8 @@ from app.control.domain.desired import FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.readings import JobReading
 from app.control.domain.specs import RETRIES
-from app.control.jobs import JobPhase, JobPlace, JobsStep, JobState, JobWork, advance_jobs, job_status, predicted_end
-from app.control.jobs.state import JobNeed, swapped_instances
+from app.control.jobs import JobPhase, JobPlace, JobsStep, JobState, JobWork, advance_jobs, job_status, predict_end
+from app.control.jobs.state import JobNeed, list_swapped_instances
 from tests.support.soak import SOAK
 
 MOST_FAILURES = RETRIES + 1
@@ -68,7 +68,7 @@ def test_from_queued_to_finished() -> None:
     state = course.go(130, HERE, says(HERE, 3, 505, 130))
     assert state.done == 505
     assert state.per_second == pytest.approx(5.0)
-    assert predicted_end(state, WORK, at(130)) == at(130 + 99)
+    assert predict_end(state, WORK, at(130)) == at(130 + 99)
     state = course.go(240, HERE, says(HERE, 4, 1000, 240))
     assert (state.phase, state.finished_at, state.done) == (JobPhase.FINISHED, at(240), 1000)
     assert course.go(250, None) == state
@@ -400,11 +400,11 @@ def test_what_waits_in_host_memory_is_what_its_node_reports_so() -> None:
     assigned = {"n1": NodeDesired(swapped=(AssignedInstance("i1", 0, job="train"),))}
     for stage, waits in (("swapped", True), ("swapping", False), ("gone", False)):
         observed = FleetStatus({"i1": InstanceStatus(stage)})
-        assert swapped_instances(assigned, observed) == ({"i1"} if waits else set())
-    assert swapped_instances(assigned, FleetStatus()) == set()
+        assert list_swapped_instances(assigned, observed) == ({"i1"} if waits else set())
+    assert list_swapped_instances(assigned, FleetStatus()) == set()
     there = FleetStatus({"i1": InstanceStatus("swapped")})
-    assert swapped_instances({"n1": NodeDesired()}, there) == set()
-    assert swapped_instances(assigned, replace(there, lost=frozenset({"n1"}))) == set()
+    assert list_swapped_instances({"n1": NodeDesired()}, there) == set()
+    assert list_swapped_instances(assigned, replace(there, lost=frozenset({"n1"}))) == set()
 
 
 @pytest.mark.parametrize(("reason", "phase"), [("job_done", JobPhase.FINISHED), ("job_failed", JobPhase.FAILED)])

@@ -14,7 +14,7 @@ from app.control.domain.events import Reason
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
 from app.control.fast import CapacityNeed, StepKind, StepTrigger
-from app.control.jobs import JobPhase, JobPlace, JobState, advance_jobs, apply_answer, declared_work, queue_jobs
+from app.control.jobs import JobPhase, JobPlace, JobState, advance_jobs, apply_answer, queue_jobs, read_declared_work
 from app.control.solve.inline import Inline
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (
@@ -180,7 +180,9 @@ class Fleet:
             self.process.lived(TICK, self.now)
             reported: Sequence[JobReading] = self.process.says(self.at)
             place: dict[str, JobPlace] = {J: self.process.place} if self.process.place else {}
-            found = advance_jobs(self.states, declared_work((JOB,)), place, reported if is_received else (), self.at)
+            found = advance_jobs(
+                self.states, read_declared_work((JOB,)), place, reported if is_received else (), self.at
+            )
             self.states = found.states
             self.events += [event.reason for event in found.events]
             state = self.states[J]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.readings import CopyTrial
-from app.control.rollout import Advance, RolloutState, after_outage, begin, order
+from app.control.rollout import Advance, RolloutState, begin, order, restart_clocks
 from app.control.rollout.canary import watch_canaries
 from app.control.rollout.rules import Canary
 from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, replace_struct, rules
@@ -89,7 +89,7 @@ def test_the_watch_restarts_when_the_canary_dies() -> None:
 def test_a_canary_from_before_an_outage_is_watched_again_after_it() -> None:
     step = follow(begun(), 1)
     back = NOW + timedelta(seconds=400)
-    step = replace(step, state=after_outage(step.state, back.timestamp()))
+    step = replace(step, state=restart_clocks(step.state, back.timestamp()))
     for answers in (CopyTrial(500, 91.5), CopyTrial(10, 99.0)):
         assert follow(step, 459, {"old-1": answers}).state.canaries == step.state.canaries
     assert follow(step, 461, {"old-1": CopyTrial(500, 99.0)}).passed == (KEY,)

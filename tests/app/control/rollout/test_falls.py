@@ -10,7 +10,7 @@ import msgspec
 
 from app.control.domain.desired import Desired, InstanceStatus
 from app.control.domain.events import Reason
-from app.control.rollout import Advance, RolloutState, after_outage
+from app.control.rollout import Advance, RolloutState, restart_clocks
 from app.control.rollout.rules import PendingStep, RolloutNotice, RolloutRules
 from app.control.rollout.suspects import STEADY_SECONDS
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
@@ -94,7 +94,7 @@ def test_what_a_node_does_not_report_is_not_down() -> None:
     for _ in range(5):
         assert not rollout.look(10, {"a": EXITED}, silent=frozenset({"n1"})).stopped_reason
     assert not rollout.look(10, {"a": EXITED}).stopped_reason, "its time begins again"
-    rollout.state = after_outage(rollout.state, NOW.timestamp() + rollout.seconds)
+    rollout.state = restart_clocks(rollout.state, NOW.timestamp() + rollout.seconds)
     assert not rollout.look(15, {"a": EXITED}).stopped_reason
     assert rollout.look(15, {"a": EXITED}).stopped_reason
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout import RolloutState, after_outage, begin, roll_back
+from app.control.rollout import RolloutState, begin, restart_clocks, roll_back
 from app.control.rollout.rules import Canary, LaggingNode, Leaving, PendingStep
 from tests.app.control.rollout.fleets import a_node, an_instance, rules
 from tests.app.control.rollout.referee import placed_instances
@@ -29,7 +29,7 @@ def test_after_an_outage_every_clock_that_began_before_it_begins_again() -> None
         lagging={"n1": LaggingNode(7, 5.0)},
         stuck_since=6.0,
     )
-    found = after_outage(before, 100.0)
+    found = restart_clocks(before, 100.0)
     assert found == RolloutState(
         pending={"new": PendingStep(100.0)},
         leaving={"gone": Leaving("n1", OLD, 100.0, is_overdue=True)},
@@ -39,8 +39,8 @@ def test_after_an_outage_every_clock_that_began_before_it_begins_again() -> None
         lagging={"n1": LaggingNode(7, 100.0)},
         stuck_since=100.0,
     )  # fmt: skip
-    assert after_outage(found, 100.0) == after_outage(found, 50.0) == found
-    assert after_outage(RolloutState(), 100.0) == RolloutState()
+    assert restart_clocks(found, 100.0) == restart_clocks(found, 50.0) == found
+    assert restart_clocks(RolloutState(), 100.0) == RolloutState()
 
 
 def test_an_earlier_plan_comes_back() -> None:

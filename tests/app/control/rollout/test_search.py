@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from app.control.domain.desired import Desired
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import InstanceChange, changes, components, with_instance
+from app.control.rollout.changes import InstanceChange, changes, components, put_instance
 from app.control.rollout.queue import usually
 from app.control.rollout.rules import RolloutState
 from app.control.rollout.scene import Scene
-from app.control.rollout.search import Knot, narrowed, search
+from app.control.rollout.search import Knot, narrow_to_parts, search
 from tests.app.control.rollout.fleets import a_node, an_instance, drawn, rules
 from tests.support.soak import scaled
 
@@ -39,7 +39,7 @@ def test_changes_that_are_made_and_taken_back_show_the_same_obstacles_as_a_new_s
             assert _possible(knot, others) == {other.id: before[other.id] for other in others}
         here = dict(assigned)
         for change in made:
-            here[change.node] = with_instance(here[change.node], change.id, change.after)
+            here[change.node] = put_instance(here[change.node], change.id, change.after)
         left = [change for change in todo if change not in made]
         fresh = Scene(here, target, RolloutState(), AT_ONCE, rules(), left, 0.0)
         assert _possible(knot, left) == _possible(fresh, left)
@@ -51,7 +51,7 @@ def test_changes_that_are_made_and_taken_back_show_the_same_obstacles_as_a_new_s
 def test_where_a_knot_is_hopeless_no_order_leads_to_the_target(fleets: tuple[Desired, Desired]) -> None:
     assigned, target = fleets
     parts = components(changes(assigned, target))
-    for part, start, goal in zip(parts, narrowed(assigned, parts), narrowed(target, parts), strict=True):
+    for part, start, goal in zip(parts, narrow_to_parts(assigned, parts), narrow_to_parts(target, parts), strict=True):
         todo = usually(part)
         if Knot(start, goal, rules(), todo).is_hopeless():
             assert not _has_order(Knot(start, goal, rules(), todo), todo, set())

@@ -10,7 +10,7 @@ from agents.contract.assignments import AssignedInstance
 from agents.contract.runtimes import OwnProbes, OwnRuntime
 from app.control.domain.failures import PlaceFailure
 from app.control.rollout import RolloutState, begin
-from app.control.rollout.starts import SeenStarts, seen_starts, start_limit
+from app.control.rollout.starts import SeenStarts, read_seen_starts, start_limit
 from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,9 +35,9 @@ def test_a_start_may_take_twice_as_long_as_the_longest_one_of_its_variant() -> N
 def test_each_further_try_has_twice_as_long_until_the_service_has_run_well() -> None:
     failures = tuple(PlaceFailure("shop/search", ("n1", gpu), at) for gpu, at in ((0, 1.0), (1, 1.0), (1, 60.0)))
     state = RolloutState(failures=failures, retried=("a",))
-    assert limit(an_instance("a"), seen_starts(state)) == 800
+    assert limit(an_instance("a"), read_seen_starts(state)) == 800
     past = tuple(PlaceFailure(failure.owner, failure.place, failure.at, is_past=True) for failure in failures)
-    assert limit(an_instance("a"), seen_starts(RolloutState(failures=past))) == 100
+    assert limit(an_instance("a"), read_seen_starts(RolloutState(failures=past))) == 100
 
 
 def test_a_rollout_remembers_the_longest_start_of_a_variant() -> None:

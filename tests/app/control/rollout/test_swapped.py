@@ -12,7 +12,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.snapshot import NodeStatus
 from app.control.rollout import RolloutState
-from app.control.rollout.keeping import without
+from app.control.rollout.keeping import keep_owners
 from app.control.rollout.life import roll_back
 from app.control.rollout.rules import Advance, RolloutRules
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
@@ -65,10 +65,10 @@ def test_one_that_is_on_its_way_there_holds_its_room_when_it_is_to_end_instead()
 )
 def test_a_job_that_stays_as_assigned_stays_in_host_memory(target: Desired) -> None:
     for assigned in (WAITING, {"n1": a_node(swapped=(JOB,))}):
-        kept = without(target, assigned, {"lab/train"})
+        kept = keep_owners(target, assigned, {"lab/train"})
         assert kept["n1"].swapped == (JOB,)
         assert kept["n2"].instances == ()
-        assert without(target, assigned, ())["n2"].instances
+        assert keep_owners(target, assigned, ())["n2"].instances
 
 
 def test_where_its_node_ends_it_instead_the_service_comes_too() -> None:

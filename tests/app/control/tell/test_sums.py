@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.formulate.tenants import used_by_service, used_by_tenant
+from app.control.formulate.tenants import sum_use_by_service, sum_use_by_tenant
 from app.control.tell.rates import cost_rates
 from app.control.tell.sums import add_up
 from solvers.planning.solve import SolveBudget, solve
@@ -27,4 +27,4 @@ def test_sums_are_those_of_the_plan_in_hand(seed: int) -> None:
     ):
         found = add_up(other, others, known)
         assert found.cost_rates == cost_rates(other, others)
-        assert found.used == used_by_tenant(other, used_by_service(other, others.instances))
+        assert found.used == sum_use_by_tenant(other, sum_use_by_service(other, others.instances))

@@ -20,7 +20,7 @@ from solvers.hetsev.scaling import (
     judge,
     scale,
 )
-from solvers.hetsev.scaling import _certified as certified
+from solvers.hetsev.scaling import _certify as certified
 from solvers.proof import SolverBug
 from tests.solvers.hetsev.scaling.made import best_cost, problems
 

@@ -160,7 +160,7 @@ def test_reward_punishes_the_share_of_a_rate_that_is_not_served() -> None:
     problem = ThroughputProblem((slow, model("b", 1.0, 1.0, 0.1)), TYPES, {"big": 1}, STEPS, penalty=100.0)
     answer = {"a": ServedModel("big", 0, 100, 1)}
     at_ms = judge.exec_ms(problem, answer, "a", ["a"])
-    h, served = judge.throughput(answer["a"], at_ms), judge.served_per_second(problem, answer, "a", at_ms)
+    h, served = judge.throughput(answer["a"], at_ms), judge.count_served(problem, answer, "a", at_ms)
     assert served == pytest.approx(h * (1 - 0.5 * (1000 / h - 1) / 99))
     assert judge.violations(problem, answer) == []  # (1d) is not hard
     missed = max(0.0, 1 - served / 200)

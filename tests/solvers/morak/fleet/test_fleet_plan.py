@@ -14,7 +14,7 @@ from simulation.world import read_files
 from solvers.morak.fleet import plan
 from solvers.morak.fleet.items import MorakItems
 from solvers.morak.power import share_at_knee
-from solvers.morak.power.options import enumerated
+from solvers.morak.power.options import enumerate_options
 from solvers.planners.ask import judge_draft
 from solvers.planning.availability import UsedLoad
 from solvers.planning.fleet.offers import GpuPool
@@ -183,7 +183,7 @@ def test_the_best_split_alone_is_the_last_of_all_splits_at_less_work(share: floa
     fixed = items.knees[next(iter(PAPER.services))][:1]
     new = items.sort_by_worth([item for found in items.shares.values() for item in found], wanted)
     table = items.tables((*fixed, *new), wanted)
-    every, best = (enumerated(table, 115.0, 5, 10**6, (0,), only_best=only) for only in (False, True))
+    every, best = (enumerate_options(table, 115.0, 5, 10**6, (0,), only_best=only) for only in (False, True))
     assert every
     assert best
     assert best[0][-1].worth_per_second == every[0][-1].worth_per_second > 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.morak.power.knapsack import Front, exact, greedy, relaxed, worth
+from solvers.morak.power.knapsack import Front, bound_by_relaxation, exact, greedy, worth
 from tests.support.soak import scaled
 
 
@@ -45,7 +45,7 @@ def test_exact_is_brute_force_and_the_lp_bounds_it(choices: list[Front], room_w:
     assert choice.is_proved
     assert drawn(choices, choice.picks) <= room_w
     assert abs(worth(choices, choice.picks) - best(choices, room_w)) <= 1e-9 * (1 + best(choices, room_w))
-    assert relaxed(choices, room_w).bound >= choice.bound >= worth(choices, choice.picks) * (1 - 1e-12)
+    assert bound_by_relaxation(choices, room_w).bound >= choice.bound >= worth(choices, choice.picks) * (1 - 1e-12)
     assert worth(choices, greedy(choices, room_w)) <= worth(choices, choice.picks) + 1e-9
 
 
@@ -65,6 +65,6 @@ def test_an_interrupted_search_bounds_what_it_dropped(
 def test_options_that_differ_by_next_to_no_watts_are_compared(room_w: float) -> None:
     choices = [Front(np.array([0.0, 5e-324, 1.0]), np.array([1.0, 2.0, 3.0]), 2)]
     with np.errstate(all="raise", under="ignore"):
-        choice, bound = exact(choices, room_w, 10**6), relaxed(choices, room_w).bound
+        choice, bound = exact(choices, room_w, 10**6), bound_by_relaxation(choices, room_w).bound
     assert choice.is_proved
     assert bound >= worth(choices, choice.picks) == best(choices, room_w)

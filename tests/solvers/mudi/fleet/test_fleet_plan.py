@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from solvers.mudi.fleet import plan
-from solvers.mudi.fleet.shapes import MudiResident, at_their_batches, least_percents, longest_exec_ms
-from solvers.mudi.sharing.convex import raised
+from solvers.mudi.fleet.shapes import MudiResident, least_percents, longest_exec_ms, share_at_their_batches
+from solvers.mudi.sharing.convex import raise_shares
 from solvers.planning.judge import judge
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
@@ -72,8 +72,8 @@ def test_cvxpy_finds_the_same_shares_as_the_closed_form(pressure: float) -> None
         assert profile
         for share in (0.2, 0.5, 0.8, 1.0):
             resident = MudiResident(line, service, profile, share * line.rate_per_second, is_running=False)
-            gpu = at_their_batches(problem, [resident], pressure, 1000.0)
-            assert gpu is None or least_percents(gpu) == raised(gpu)
+            gpu = share_at_their_batches(problem, [resident], pressure, 1000.0)
+            assert gpu is None or least_percents(gpu) == raise_shares(gpu)
             compared += gpu is not None
     assert compared >= 8
 

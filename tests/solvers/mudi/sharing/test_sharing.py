@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.mudi.sharing.closed import SLACK, least_percent, needed_percent, value_at
-from solvers.mudi.sharing.convex import NEAR, ConvexSharing, raised
+from solvers.mudi.sharing.closed import SLACK, find_needed_percent, least_percent, value_at
+from solvers.mudi.sharing.convex import NEAR, ConvexSharing, raise_shares
 from solvers.mudi.sharing.find import find
 from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
@@ -115,7 +115,7 @@ def test_the_answer_is_the_smallest_of_all_right_ones_for_everyone_at_once(gpu: 
 @settings(max_examples=scaled(1000, 25), deadline=None)
 @given(shared_gpus(convex=True))
 def test_the_convex_solver_raises_to_the_same_sm(gpu: SharedGpu) -> None:
-    by_convex = raised(gpu)
+    by_convex = raise_shares(gpu)
     fits = by_convex is not None and sum(by_convex.values()) <= gpu.free_percent
     assert smallest(gpu) == (by_convex if fits else None)
 
@@ -127,7 +127,7 @@ def test_closed_form_and_convex_solver_agree_for_given_pressure(gpu: SharedGpu) 
     pressures = np.linspace(0, 2, len(gpu.residents))
     convex = ConvexSharing(gpu.residents)
     found, whole = convex.least_percents(pressures), convex.least_whole_percents(pressures)
-    closed = [needed_percent(r, pressure) for r, pressure in zip(gpu.residents, pressures, strict=True)]
+    closed = [find_needed_percent(r, pressure) for r, pressure in zip(gpu.residents, pressures, strict=True)]
     if found is None or whole is None:
         assert None in closed
         return

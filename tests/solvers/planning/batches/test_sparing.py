@@ -12,7 +12,7 @@ from benchmarks.families import family
 from solvers.planning.batches.sparing import SparedChanges
 from solvers.planning.problem import RunningState
 from solvers.planning.replan.kernels import capacities
-from solvers.planning.replan.replanner import priced
+from solvers.planning.replan.replanner import price_services
 from solvers.planning.replan.running_board import Row, RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search.tables import tables
@@ -25,7 +25,7 @@ def board() -> RunningBoard:
     problem = family("A", 16, 8, seed=3, load=0.7)
     plan = find(problem, SolveBudget(None, 1), alone=True).plan
     t = tables(replace(problem, state=RunningState(None, plan.instances)))
-    shop, _ = priced(t, 0)
+    shop, _ = price_services(t, 0)
     d = running_board(t, shop, ())
     assert not seat(d, plan.instances)
     d.forget()

@@ -19,7 +19,7 @@ from solvers.planning.bound.rounding import surviving_nodes
 from solvers.planning.fleet.grids import SM
 from solvers.planning.judge import judge
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
-from solvers.planning.parts.bound import needed
+from solvers.planning.parts.bound import relax_to_needed
 from solvers.planning.plan import Plan
 from solvers.planning.problem import GpuType, Instance, Node, Problem, Profile, Service, Variant, gpu_indexes
 from solvers.planning.search.tables import tables
@@ -103,7 +103,7 @@ def on(node: str, batch: int, rate: float) -> Instance:
 
 
 def bound_of(problem: Problem) -> float:
-    return list(bound.rounds(tables(needed(problem)), 200_000))[-1].bound
+    return list(bound.rounds(tables(relax_to_needed(problem)), 200_000))[-1].bound
 
 
 def test_a_copy_that_serves_nearly_nothing_may_be_what_survives() -> None:

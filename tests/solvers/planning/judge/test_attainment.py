@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from solvers.planning import judge as package
-from solvers.planning.judge.attainment import attained
+from solvers.planning.judge.attainment import find_attained
 from solvers.planning.judge.busy import busy_fraction
-from solvers.planning.judge.kernels import busy_at_timeout_0, served
+from solvers.planning.judge.kernels import busy_at_timeout_0, count_served
 from solvers.planning.judge.streams import BLOCKS, stream
 
 
@@ -50,7 +50,7 @@ def in_plain_python(
 def test_the_compiled_server_does_what_the_contract_says(batch: int, rate: float, timeout_ms: float) -> None:
     units = stream(3_000, 7)
     slo_s = 0.025 + timeout_ms / 2000
-    share, _, _ = served(units, batch, 0.012, timeout_ms / 1000, rate, slo_s, 0, BLOCKS)
+    share, _, _ = count_served(units, batch, 0.012, timeout_ms / 1000, rate, slo_s, 0, BLOCKS)
     kept = in_plain_python(units.tolist(), batch, 0.012, timeout_ms / 1000, rate, slo_s)
     assert share == pytest.approx(sum(kept) / len(kept))
 
@@ -60,7 +60,7 @@ def test_a_server_of_batch_1_waits_as_erlang_says() -> None:
     rate, exec_s, load = 60.0, 0.01, 0.6
     units = stream(1_000_000, 3)
     for wait in (0.0, 0.004, 0.009):
-        share, error, busy = served(units, 1, exec_s, 0.0, rate, exec_s + wait, 10_000, BLOCKS)
+        share, error, busy = count_served(units, 1, exec_s, 0.0, rate, exec_s + wait, 10_000, BLOCKS)
         assert share == pytest.approx((1 - load) * math.exp(rate * wait), abs=6 * error)
         assert busy == pytest.approx(load, abs=0.003)
 
@@ -69,7 +69,7 @@ def test_a_server_of_batch_1_waits_as_erlang_says() -> None:
 @pytest.mark.parametrize("load", [0.02, 0.2, 0.5, 0.8, 0.95])
 def test_the_busy_fraction_is_what_a_long_simulation_finds(batch: int, load: float) -> None:
     rate = load * batch / 0.01
-    simulated = served(stream(200_000, 5), batch, 0.01, 0.0, rate, 1.0, 2_000, BLOCKS)[2]
+    simulated = count_served(stream(200_000, 5), batch, 0.01, 0.0, rate, 1.0, 2_000, BLOCKS)[2]
     assert busy_at_timeout_0(batch, load * batch) == pytest.approx(simulated, rel=0.01)
     assert busy_fraction(batch, 10.0, rate, 0.0) == pytest.approx(busy_at_timeout_0(batch, load * batch), rel=2e-3)
 
@@ -82,7 +82,7 @@ def test_a_timeout_fills_batches_and_leaves_the_server_idle_longer() -> None:
 
 def test_an_empty_server_keeps_an_slo_of_exactly_its_execution() -> None:
     # At 0.001 a second nobody waits.
-    share, _, kept = attained(1, 50.0, 0.0, 0.001, 50.0, 99.9, 0)
+    share, _, kept = find_attained(1, 50.0, 0.0, 0.001, 50.0, 99.9, 0)
     assert share > 0.9999
     assert kept
 
@@ -91,8 +91,8 @@ def test_what_is_short_by_chance_is_looked_at_again_and_what_is_short_is_not_kep
     rate, exec_ms = 60.0, 10.0
     within = (1 - 0.6) * math.exp(0.06 * 4)  # of the wait of 4 ms, by Erlang
     for seed in range(6):
-        assert attained(1, exec_ms, 0.0, rate, 14.0, 100 * (within - 0.0005), seed)[2]
-        assert not attained(1, exec_ms, 0.0, rate, 14.0, 100 * (within + 0.02), seed)[2]
+        assert find_attained(1, exec_ms, 0.0, rate, 14.0, 100 * (within - 0.0005), seed)[2]
+        assert not find_attained(1, exec_ms, 0.0, rate, 14.0, 100 * (within + 0.02), seed)[2]
 
 
 def test_streams_are_poisson_and_differ_by_seed() -> None:

@@ -10,7 +10,7 @@ from solvers.planning.availability import Availability
 from solvers.planning.bound import left_out
 from solvers.planning.judge import judge
 from solvers.planning.judge.measures import mean_accuracy
-from solvers.planning.parts import divided
+from solvers.planning.parts import divide_services
 from solvers.planning.parts.follow import PartsReplanner
 from solvers.planning.parts.models import replanner_of
 from solvers.planning.plan import Plan
@@ -146,8 +146,8 @@ def test_with_rules_about_instances_accurate_variants_serve_alone(fields: dict[s
 
 
 def test_without_a_promise_nothing_is_divided() -> None:
-    assert divided(world(0.0)) is None
-    assert divided(world(0.6)) is None  # any variant keeps it
+    assert divide_services(world(0.0)) is None
+    assert divide_services(world(0.6)) is None  # any variant keeps it
 
 
 def test_a_mixed_plan_is_found_again_by_its_steps() -> None:

@@ -13,12 +13,12 @@ from solvers.planning.bound import rounds
 from solvers.planning.carried import carry
 from solvers.planning.finish import finish_services
 from solvers.planning.judge import judge
-from solvers.planning.parts import Division, divided
-from solvers.planning.parts.bound import needed
+from solvers.planning.parts import Division, divide_services
+from solvers.planning.parts.bound import relax_to_needed
 from solvers.planning.parts.follow import PartsReplanner
 from solvers.planning.parts.models import replanner_of
 from solvers.planning.parts.reasons import price_of_rules
-from solvers.planning.plan import Plan, ServicePlan, unserved_rest
+from solvers.planning.plan import Plan, ServicePlan, list_unserved
 from solvers.planning.problem import Instance, Job, JobProfile, Node, Problem, RunningState
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
@@ -67,12 +67,12 @@ def rate_on(plan: Plan, names: set[str]) -> float:
 
 
 def test_a_problem_without_rules_is_not_divided() -> None:
-    assert divided(asking(Availability())) is None
-    assert divided(asking(Availability("node"))) is None, "one instance is apart from nothing"
+    assert divide_services(asking(Availability())) is None
+    assert divide_services(asking(Availability("node"))) is None, "one instance is apart from nothing"
 
 
 def test_parts_carry_all_of_the_rate_on_nodes_of_their_own() -> None:
-    division = divided(asking(Availability(survive_nodes=1)))
+    division = divide_services(asking(Availability(survive_nodes=1)))
     assert division is not None
     parts = division.parts[SEARCH]
     assert sum(part.share for part in parts) == pytest.approx(1)
@@ -140,7 +140,7 @@ def _at(problem: Problem, rate: float) -> Problem:
 
 
 def _keeps_slos(problem: Problem) -> bool:
-    division = divided(problem)
+    division = divide_services(problem)
     assert division is not None
     return all(division.problem.services[part.name].used_load.share < 1 for part in division.parts[SEARCH])
 
@@ -190,7 +190,7 @@ def test_jobs_leave_a_service_what_it_needs_for_a_loss() -> None:
 def test_surviving_a_node_raises_the_bound() -> None:
     problem = asking(Availability(survive_nodes=1))
     plain = list(rounds(tables(asking(Availability())), 200_000))[-1].bound
-    assert list(rounds(tables(needed(problem)), 200_000))[-1].bound > plain
+    assert list(rounds(tables(relax_to_needed(problem)), 200_000))[-1].bound > plain
 
 
 def test_the_price_of_surviving_is_named() -> None:
@@ -204,7 +204,7 @@ def test_the_price_of_surviving_is_named() -> None:
 @pytest.mark.slow
 def test_a_division_maps_plans_there_and_back() -> None:
     problem = asking(Availability(survive_nodes=1))
-    plan, division = planned(problem), divided(problem)
+    plan, division = planned(problem), divide_services(problem)
     assert isinstance(division, Division)
     parts = division.of_plan(plan)
     assert sum(line.rate_per_second for line in parts.instances) == pytest.approx(230)
@@ -223,5 +223,5 @@ def test_what_runs_beside_a_refused_service_stays() -> None:
     assert rank.batch_timeout_ms > 0
     apart = replace(problem.services[SEARCH], availability=Availability("node"), min_instances=2)
     problem = replace(problem, services={**problem.services, SEARCH: apart})
-    plan = finish_services(tables(problem), ServicePlan(lines, list(unserved_rest(problem, lines)), ""), None)
+    plan = finish_services(tables(problem), ServicePlan(lines, list(list_unserved(problem, lines)), ""), None)
     assert {line.service for line in plan.instances} == {"shop/rank"}

@@ -16,7 +16,7 @@ from solvers.planning.availability import Availability
 from solvers.planning.bound.fleet import fleet
 from solvers.planning.bound.rounding import surviving_nodes
 from solvers.planning.judge import judge
-from solvers.planning.parts.bound import needed
+from solvers.planning.parts.bound import relax_to_needed
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem, Service
 from solvers.planning.search.promise import keep
@@ -82,7 +82,7 @@ def cheapest_of_tiny(number: int) -> tuple[float, Plan]:
 
 @cache
 def rounds_of_tiny(number: int) -> list[bound.Round]:
-    return list(bound.rounds(tables(needed(tiny(number))), WORK))
+    return list(bound.rounds(tables(relax_to_needed(tiny(number))), WORK))
 
 
 def rounded_up(cost: float) -> float:
@@ -109,7 +109,7 @@ def test_no_plan_that_keeps_the_rules_costs_less_than_the_bound(number: int) -> 
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
 def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -> None:
     problem = tiny(number)
-    cost, t, rng = cheapest_of_tiny(number)[0], tables(needed(problem)), np.random.default_rng(number)
+    cost, t, rng = cheapest_of_tiny(number)[0], tables(relax_to_needed(problem)), np.random.default_rng(number)
     rows = surviving_nodes(fleet(t, 1))
     found = rounds_of_tiny(number)[-1]
     for scale in (0.01, 0.1):

@@ -14,11 +14,11 @@ from benchmarks.altered import move_rates
 from benchmarks.families import family
 from solvers.planning.finish import finish_services
 from solvers.planning.judge import judge
-from solvers.planning.plan import Plan, ServicePlan, unserved_rest
+from solvers.planning.plan import Plan, ServicePlan, list_unserved
 from solvers.planning.problem import Problem, RunningState
 from solvers.planning.replan.effort import change_price
 from solvers.planning.replan.match import match_running
-from solvers.planning.replan.running import repaired
+from solvers.planning.replan.running import repair_running
 from solvers.planning.replan.search import search, seat_all
 from solvers.planning.replay import replay_plan
 from solvers.planning.search.drafts import prepare
@@ -58,9 +58,9 @@ def test_what_is_found_costs_no_more_than_what_runs_or_its_repair(fleet: Problem
     moved = replace(move_rates(fleet, seed), state=RunningState(None, running))
     moved = replace(moved, policy=replace(moved.policy, horizon_minutes=minutes))
     found = value(moved, find(moved, SolveBudget(None, 3, seed), alone=True).plan)
-    mended = repaired(tables(moved))
+    mended = repair_running(tables(moved))
     assert found <= value(moved, Plan(tuple(mended.instances), unserved=tuple(mended.unserved))) * (1 + 1e-9)
-    as_it_runs = Plan(running, unserved=unserved_rest(moved, running))
+    as_it_runs = Plan(running, unserved=list_unserved(moved, running))
     if judge(moved, as_it_runs, simulate=False, keeps=keep).is_right:
         assert found <= value(moved, as_it_runs) * (1 + 1e-9)
 

@@ -12,7 +12,7 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Job, JobProfile, Node, Problem, RunningState
 from solvers.planning.replan.match import match_running
-from solvers.planning.replan.running import as_predicted
+from solvers.planning.replan.running import add_predictions
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, solve
@@ -146,5 +146,5 @@ def test_predictions_of_what_runs_are_those_of_its_plan() -> None:
     problem = random_problem(3)
     plan = solve(problem, NOW)
     bare = [replace(instance, exec_ms=0.0, latency_ms=0.0) for instance in plan.instances]
-    for line, known in zip(as_predicted(problem, bare), plan.instances, strict=True):
+    for line, known in zip(add_predictions(problem, bare), plan.instances, strict=True):
         assert (line.exec_ms, line.latency_ms) == pytest.approx((known.exec_ms, known.latency_ms))

@@ -10,7 +10,7 @@ import pytest
 from solvers.planners.ask import find_plan
 from solvers.planning.judge import judge
 from solvers.planning.parts.models import replanner_of
-from solvers.planning.plan import Plan, unserved_rest
+from solvers.planning.plan import Plan, list_unserved
 from solvers.planning.problem import Job, JobProfile, Limit, PlacedJob, Policy, Problem, RunningState
 from solvers.planning.replay import replay_plan
 from solvers.planning.solve import SolveBudget, find, find_bound
@@ -169,7 +169,7 @@ def test_a_budget_of_watts_and_the_price_of_energy_count_for_language_models() -
 
 def test_rates_are_followed_where_language_models_hold_every_gpu() -> None:
     problem = fleet(chat(), photos(500.0), nodes={"n1": 4}, running=(wide(),))
-    replanner = replanner_of(problem, Plan((wide(),), unserved=unserved_rest(problem, (wide(),))))
+    replanner = replanner_of(problem, Plan((wide(),), unserved=list_unserved(problem, (wide(),))))
     assert replanner.change({"shop/photos": 700.0}).verdict.is_right
     assert [(entry.service, entry.rate_per_second) for entry in replanner.plan.unserved] == [("shop/photos", 700.0)]
 

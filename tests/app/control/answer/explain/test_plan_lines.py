@@ -12,7 +12,7 @@ from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.pose import pose
 from app.control.formulate.question import Question
-from app.control.solve.orders import Solve, solved
+from app.control.solve.orders import Solve, solve_order
 from solvers.planning.plan import Plan
 from solvers.planning.solve import SolveBudget, find
 from tests.app.control.answer.explain.test_explain import planned
@@ -35,7 +35,7 @@ def question(world: Snapshot) -> Question:
 
 @pytest.fixture(scope="module")
 def plan(question: Question) -> Plan:
-    answer = solved(Solve(question.problem, None, 2), alone=True)
+    answer = solve_order(Solve(question.problem, None, 2), alone=True)
     assert answer.outcome is SolveOutcome.SOLVED
     assert answer.plan
     return answer.plan

@@ -7,7 +7,7 @@ from dataclasses import replace
 from app.control.answer.explain.question import Explain
 from app.control.domain.snapshot import DeclaredObject, JobProgress
 from app.control.formulate.pose import pose
-from app.control.solve.orders import Solve, solved
+from app.control.solve.orders import Solve, solve_order
 from tests.app.control.answer.whatif.worlds import snapshot
 
 
@@ -25,7 +25,7 @@ def test_what_was_predicted_is_marked() -> None:
         declared=tuple(sorted((*small.declared, *jobs), key=lambda each: (each.kind, each.tenant, each.name))),
         jobs={f"lab/{each.name}": JobProgress() for each in jobs},
     )
-    plan = solved(Solve(pose(world).problem, None, 2), alone=True).plan
+    plan = solve_order(Solve(pose(world).problem, None, 2), alone=True).plan
     assert plan
     answer = Explain(world, plan, "job", "lab/new").answered()
     assert answer["predicted"] == {"v100": ["pressure", "sensitivity"]}

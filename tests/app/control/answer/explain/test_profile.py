@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from app.control.answer.explain.profile import explain_profile
 from app.control.domain.snapshot import Correction, LatencyFactor
 from app.control.observe.drift import ProfileCorrection
-from app.control.observe.drift.rows import to_row
+from app.control.observe.drift.rows import write_correction
 from solvers.learning import Region
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -31,7 +31,7 @@ def test_what_was_not_measured_is_as_declared() -> None:
 
 
 def test_a_place_that_was_learned_shows_its_factor_and_from_how_much() -> None:
-    row = to_row(ProfileCorrection("resnet/fp16/v100", LEARNED, NOON, NOON, regions=(REGION,)), NOON)
+    row = write_correction(ProfileCorrection("resnet/fp16/v100", LEARNED, NOON, NOON, regions=(REGION,)), NOON)
     found = explain_profile("resnet-v100", SPEC, row, "2025-12-01T00:00:00Z", 0.9)
     points = {(point["batch"], point["smPercent"]): point for point in found["regions"]}
     learned, inferred, kept = points[8, 55], points[8, 10], points[8, 100]
@@ -76,7 +76,7 @@ def test_of_a_language_model_no_times_are_learned() -> None:
 def test_what_is_not_latency_is_said_in_sentences() -> None:
     correction = Correction(sensitivity_factor=1.5, memory_factor=1.1)
     known = ProfileCorrection("resnet/fp16/v100", correction, NOON, NOON, late=0.05, alarm="measure it again")
-    row = to_row(replace(known, regions=(REGION,)), NOON)
+    row = write_correction(replace(known, regions=(REGION,)), NOON)
     said = explain_profile("resnet-v100", SPEC, row, "2025-12-01T00:00:00Z", 0.9)["sentences"]
     assert said[1:] == [
         "neighbours slow it down 1.50 times as much as declared",

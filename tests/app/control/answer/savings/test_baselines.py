@@ -18,7 +18,7 @@ from app.control.answer.savings.baselines import (
     place_baseline,
     place_hetsev,
     plan_costs,
-    served_whole,
+    plan_whole_services,
 )
 from app.control.answer.savings.market import open_market
 from app.control.formulate.problem import build_problem
@@ -101,7 +101,7 @@ def test_a_planner_serves_all_on_the_open_market_and_the_judge_accepts_its_plan(
     problem = fleet()
     nodes = {name: replace(node, gpus=(0,)) for name, node in problem.nodes.items()}
     market = open_market(replace(problem, nodes=nodes, limits={"shop": Limit(gpus=0.1)}), RATES)
-    plan = served_whole(market, planner)
+    plan = plan_whole_services(market, planner)
     assert judge(market, plan, keeps=keep).is_right
     carried: dict[str, float] = defaultdict(float)
     for line in plan.instances:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from agents.contract.reports import UsageInterval
-from app.control.answer.savings.hourly import with_held
+from app.control.answer.savings.hourly import add_held
 from app.ledger import accounting
 from app.ledger.held import read_held
 from app.store.money import savings
@@ -149,7 +149,7 @@ def test_days_months_and_tenants_show_what_was_held_beside_the_plan(town: Ledger
     town.report("node-2", ran("new", 30, 120))
     plan = [Saving("shop", PRICE, 2 * PRICE, PRICE, PRICE)]
     for hour in (NOON, NOON + HOUR):
-        rows = with_held(plan, read_held(town.database, hour, hour + HOUR))
+        rows = add_held(plan, read_held(town.database, hour, hour + HOUR))
         town.database.write(partial(savings.keep, due_hour=Due(hour, 1), rows=rows))
     shop, lab = ("hetsev", "shop", 12, 13), ("hetsev", "lab", 0, Decimal("0.5"))
     for grain in ("", "day", "month"):
@@ -161,7 +161,7 @@ def test_days_months_and_tenants_show_what_was_held_beside_the_plan(town: Ledger
 def test_what_was_held_is_unknown_where_it_is_of_one_hour(town: Ledger) -> None:
     plan = [Saving("shop", PRICE, PRICE, PRICE, PRICE)]
     for hour, known in ((NOON, {"shop": PRICE}), (NOON + HOUR, None)):
-        rows = with_held(plan, known)
+        rows = add_held(plan, known)
         town.database.write(partial(savings.keep, due_hour=Due(hour, 1), rows=rows))
     assert planned_and_held(town, grain="hour") == [("hetsev", 6, 6), ("hetsev", 6, None)]
     for grain in ("", "day", "month"):

@@ -14,7 +14,7 @@ from app.control.answer.whatif.question import WhatIf
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.solve.orders import Solve, solved
+from app.control.solve.orders import Solve, solve_order
 from solvers.planners.names import BASELINES, HETSEV, HPA, MELANGE, PLANNERS
 from tests.app.control.answer.whatif.worlds import snapshot
 
@@ -128,7 +128,7 @@ def test_a_rule_that_copies_which_run_would_go_on_without_is_named() -> None:
     world = snapshot(search=100.0)
     world = replace(world, nodes={**world.nodes, "small-1": NodeStatus("small-1", "lost")})
     question = formulate(world)
-    plan = draft_changes(world, question, solved(Solve(question.problem, None, 4), alone=True))
+    plan = draft_changes(world, question, solve_order(Solve(question.problem, None, 4), alone=True))
     running = replace(world, in_force=hold_back(world, question, plan).desired, target=1)
     answer = ask(running, WhatIfChange(declared=(surviving(running, "shop/search"),)))
     assert [line["service"] for line in answer["notKept"]] == ["shop/search"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.formulate.tenants import TenantTerms, entitled_limits, fair_shares, max_min_shares
+from app.control.formulate.tenants import TenantTerms, fair_shares, find_entitled_limits, max_min_shares
 from solvers.planning.problem import Limit
 
 AMOUNTS = st.floats(0, 100)
@@ -82,8 +82,8 @@ def test_what_is_left_goes_to_the_higher_priority_first() -> None:
 def test_an_idle_guarantee_is_lent_and_comes_back_with_the_demand() -> None:
     terms = {"shop": TenantTerms(6), "lab": TenantTerms(2)}
     requested = {"shop": {100: 1.0}, "lab": {100: 9.0}}
-    assert entitled_limits(terms, requested, 8.0) == {"lab": Limit(7.0, source="share")}
-    assert entitled_limits(terms, requested | {"shop": {100: 8.0}}, 8.0) == {
+    assert find_entitled_limits(terms, requested, 8.0) == {"lab": Limit(7.0, source="share")}
+    assert find_entitled_limits(terms, requested | {"shop": {100: 8.0}}, 8.0) == {
         "shop": Limit(6.0, source="share"),
         "lab": Limit(2.0, source="share"),
     }
@@ -92,8 +92,8 @@ def test_an_idle_guarantee_is_lent_and_comes_back_with_the_demand() -> None:
 def test_with_enough_for_all_and_without_guarantees_only_declared_limits_apply() -> None:
     declared = Limit(9.0, 20.0)
     requested = {"shop": {100: 9.0}, "lab": {100: 9.0}}
-    assert entitled_limits({"shop": TenantTerms(0, declared)}, requested, 4.0) == {"shop": declared}
-    assert entitled_limits({"shop": TenantTerms(4, declared)}, requested, 18.0) == {"shop": declared}
+    assert find_entitled_limits({"shop": TenantTerms(0, declared)}, requested, 4.0) == {"shop": declared}
+    assert find_entitled_limits({"shop": TenantTerms(4, declared)}, requested, 18.0) == {"shop": declared}
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_under_contention_what_is_used_converges_to_the_fair_share_within_ten_cy
     history = []
     for _ in range(20):
         breathing = {t: {p: need * r.uniform(0.99, 1.01) for p, need in by.items()} for t, by in demands.items()}
-        limits = entitled_limits(terms, breathing, gpus, used)
+        limits = find_entitled_limits(terms, breathing, gpus, used)
         wants = {}
         for tenant, by in breathing.items():
             most = limits.get(tenant, Limit()).gpus

@@ -11,7 +11,7 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import DeclaredObject, Snapshot, TenantSpending
-from app.control.formulate.tenants import TenantTerms, apply_tenant_rules, used_by_service, used_by_tenant
+from app.control.formulate.tenants import TenantTerms, apply_tenant_rules, sum_use_by_service, sum_use_by_tenant
 from app.control.formulate.tenants.budget import budget_accounts
 from solvers.planning.problem import (
     GpuType,
@@ -74,14 +74,14 @@ def test_a_borrower_gives_back_within_ten_cycles_and_then_nothing_moves() -> Non
     alone = problem(lab, replace(shop, rate_per_second=1.0))
     state = RunningState(NOON, solve(apply_tenant_rules(alone, world).problem, SolveBudget(work=2)).instances)
     both = problem(lab, shop)
-    before = used_by_tenant(both, used_by_service(both, state.running))
+    before = sum_use_by_tenant(both, sum_use_by_service(both, state.running))
     assert before["lab"].gpus > 5, "it borrows while the other is idle"
     plans = []
     for _ in range(10):
         rules = apply_tenant_rules(replace(both, state=state), world)
         plans.append(solve(rules.problem, SolveBudget(work=2)))
         state = RunningState(NOON, plans[-1].instances)
-    after = used_by_tenant(both, used_by_service(both, plans[-1].instances))
+    after = sum_use_by_tenant(both, sum_use_by_service(both, plans[-1].instances))
     assert after["shop"].gpus >= 4
     assert after["lab"].gpus >= 1
     changes = plans[-1].changes

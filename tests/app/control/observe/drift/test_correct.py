@@ -12,7 +12,7 @@ import pytest
 from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction
 from app.control.observe.drift import Observation, ProfileCorrection, ProfileEvidence, update_correction
-from app.control.observe.drift.rows import from_row, to_row
+from app.control.observe.drift.rows import read_correction, write_correction
 from app.control.observe.drift.tuning import DriftTuning
 from tests.support.soak import scaled
 
@@ -214,8 +214,8 @@ def test_watts_are_corrected_outside_their_dead_band() -> None:
 
 def test_a_correction_survives_its_leader() -> None:
     known = course(1.15, 60)[-1]
-    row = to_row(known, at(60))
-    assert from_row(row) == known
+    row = write_correction(known, at(60))
+    assert read_correction(row) == known
 
 
 # Regions of a curve

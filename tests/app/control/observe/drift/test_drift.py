@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.control.domain.corrected import corrected_profile, factor_at
+from app.control.domain.corrected import correct_profile, factor_at
 from app.control.observe.drift import Drift, predict_running, profile_places
-from app.control.observe.drift.rows import from_row, to_row
+from app.control.observe.drift.rows import read_correction, write_correction
 from app.store.database.database import Database
 from app.store.plans import corrections
 from solvers.planning.problem import (
@@ -55,7 +55,7 @@ def test_neighbours_are_part_of_a_prediction() -> None:
 
 def test_another_profile_is_another_mark() -> None:
     before = predict_running(question(PROFILE, instance("a", 0)))
-    after = predict_running(question(corrected_profile(PROFILE, slower(1.5)), instance("a", 0)))
+    after = predict_running(question(correct_profile(PROFILE, slower(1.5)), instance("a", 0)))
     assert before["a"].profile != after["a"].profile
 
 
@@ -100,11 +100,11 @@ def test_a_profile_that_is_right_is_left_alone() -> None:
 def test_a_new_leader_continues_from_the_stored_history(database: Database) -> None:
     old = Drift()
     run(old, 1.15, 60)
-    rows = [to_row(correction, at(3600)) for correction in old.known.values()]
+    rows = [write_correction(correction, at(3600)) for correction in old.known.values()]
     for _ in range(2):
         database.write(lambda connection: corrections.keep(connection, rows))
     new = Drift()
-    new.restore(map(from_row, database.read(corrections.read_all)))
+    new.restore(map(read_correction, database.read(corrections.read_all)))
     assert new.known == old.known
     assert run(new, 1.15, 60, start=60) == [1.15]
 

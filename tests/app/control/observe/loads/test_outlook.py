@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from app.control.observe.loads.loads import with_outlook
+from app.control.observe.loads.loads import raise_by_outlook
 from app.control.observe.loads.outlook import LEARNED_STEPS, STEP_SECONDS, Outlook
 from solvers.forecast import Forecast, Sample
 
@@ -66,6 +66,6 @@ def test_a_plan_that_forecasts_better_is_left_alone() -> None:
 )
 def test_a_plan_falls_to_the_outlook_only_where_that_is_worth_it(upper: float, base: float, expected: float) -> None:
     outlook = Outlook(steps=LEARNED_STEPS, upper=upper, losses=(1.0, 2.0))
-    found = with_outlook(outlook, Forecast(100.0, 90.0, 115.0, "fallen"), base)
+    found = raise_by_outlook(outlook, Forecast(100.0, 90.0, 115.0, "fallen"), base)
     assert found.rate == expected
     assert found.high >= found.rate
