@@ -31,9 +31,9 @@ with own_database("gpuwright-simulate-", lambda line: None):
     time.sleep(3600)
 """
 OF_A_START = """\
-from cli.quiet import ended_by_signals
+from cli.quiet import end_by_signals
 from simulation.own_database import own_database
-with ended_by_signals(), own_database("gpuwright-simulate-", lambda line: None):
+with end_by_signals(), own_database("gpuwright-simulate-", lambda line: None):
     pass
 """
 OF_A_BENCH = """\
