@@ -77,7 +77,7 @@ def read_usage(
     for row in intervals:
         # Usage without an end is certain until the node reported last.
         ends = reported_at if row.stop is None else row.stop
-        ends = ends if row.make_believed is None else min(ends, row.make_believed)
+        ends = ends if row.believed is None else min(ends, row.believed)
         reported = (*row[:11], ends, row.doubted or 0)
         used.append(Usage(*reported))
     measured = usage.energy(connection, node, start, stop) if energy else ()
