@@ -45,7 +45,9 @@ def test_no_plan_costs_more_than_that_of_any_planner(seed: int, factor: float) -
     certificate = plan.certificate
     assert certificate
     assert judge(problem, plan, keeps=keep).is_right
-    assert {other.planner for other in certificate.others} == set(USUAL_MS)
+    # Where all that runs is served no planner is asked: hardly any is ahead.
+    rests = problem.state is not None and bool(problem.state.running) and not plan.unserved
+    assert {other.planner for other in certificate.others} == (set() if rests else set(USUAL_MS))
     value = certificate.cost.value_with_jobs(problem.policy)
     for other in certificate.others:
         assert (other.cost is None) == bool(other.refused)
@@ -55,15 +57,16 @@ def test_no_plan_costs_more_than_that_of_any_planner(seed: int, factor: float) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(8, 3)))
-def test_no_plan_beside_what_runs_costs_more_than_that_of_any_planner(seed: int) -> None:
+def test_no_plan_beside_what_runs_costs_more_than_that_of_any_planner_that_was_asked(seed: int) -> None:
     problem = random_problem(seed)
     running = find(problem, BUDGET, alone=True).plan
     moved = replace(with_rates(problem, 1.5), state=RunningState(running=running.instances, jobs=running.jobs))
     found = find(moved, BUDGET, alone=True, others=ask_others)
     certificate = found.plan.certificate
     assert certificate
+    assert bool(certificate.others) == bool(found.plan.unserved)  # where all is served, none is asked
     values = [other.cost.value_with_jobs(moved.policy) for other in certificate.others if other.cost]
-    assert certificate.cost.value_with_jobs(moved.policy) <= min(values) * (1 + 1e-6) + 1e-6
+    assert not values or certificate.cost.value_with_jobs(moved.policy) <= min(values) * (1 + 1e-6) + 1e-6
     again = replay_plan(moved, BUDGET.seed, found.work, is_exact=found.is_exact, others=ask_others)
     assert again.instances == found.plan.instances
 
