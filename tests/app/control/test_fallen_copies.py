@@ -55,17 +55,18 @@ def test_a_copy_that_cannot_run_any_more_after_its_rollout_is_served_from_elsewh
 ) -> None:
     fleet = [node("node-0"), node("node-1"), *(each for name in "abcd" for each in small_service(name))]
     with settled(database_url, *fleet) as simulation:
-        before = others(simulation, "a")
-        place = break_place(simulation, "a")
-        until_moved(simulation, "a", place)
-        assert failures(simulation)["shop/a"].places == (place,)
+        name = next(each for each in "abcd" if len(assigned_places(simulation, each)) == 1)
+        before = others(simulation, name)
+        place = break_place(simulation, name)
+        until_moved(simulation, name, place)
+        assert failures(simulation)[f"shop/{name}"].places == (place,)
         (message,) = told(simulation, "instance_down")
         assert f"on {place[0]}/{place[1]} has been down for" in message
         assert rows(simulation, "SELECT lane, reason FROM plan ORDER BY generation DESC LIMIT 1") == [
             ("fast", "instance_down")
         ]
-        for _ in until_served(simulation, "a", 2 * QUICK_SECONDS):
-            assert others(simulation, "a") == before
+        for _ in until_served(simulation, name, 2 * QUICK_SECONDS):
+            assert others(simulation, name) == before
         assert told(simulation, "many_down") == []
 
 
