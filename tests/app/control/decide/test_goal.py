@@ -162,7 +162,7 @@ def test_a_cheaper_plan_does_not_come_sooner_because_a_job_moves_too(full: Snaps
     declared = DeclaredObject(job.kind, job.tenant, job.name, job.spec)
     snapshot = replace(full, declared=(*full.declared, declared))
     question = formulate(snapshot)
-    started = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
+    started = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=10))
     (placed,) = started.plan.jobs
     snapshot = under_loads(replace(snapshot, in_force=started.desired, target=3), Random(3), 0.6, 0.7)
     question, wanted = formulate(snapshot), wanted_in(snapshot)
