@@ -10,7 +10,7 @@ from simulation.shapes import steady
 from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import SOAK, scaled
 
-CYCLES = scaled(1000, 12)
+CYCLES = scaled(1000, 100)
 QUIET_CYCLES = 10
 TICK = 1.0 if SOAK else 5.0
 SERVICES = ("shop/a", "shop/b", "shop/c")
