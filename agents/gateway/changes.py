@@ -1,8 +1,8 @@
-"""Lists the commands that bring one HAProxy process to what is desired: first what opens, then what closes."""
+"""Lists the commands that bring one HAProxy process to what is desired: what opens, what closes, then what deletes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agents.gateway.configuration import server_arguments
@@ -20,6 +20,7 @@ ANYTHING = "*"  # checked by reading back
 
 Backends = Mapping[str, Mapping[str, HaproxyServer]]
 ObservedBackends = Mapping[str, Mapping[str, ServerState]]
+Place = tuple[str, str]  # a backend, and a server of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +62,43 @@ def opening_commands(wanted: Backends, current: ObservedBackends) -> tuple[Hapro
 
 
 def closing_commands(wanted: Backends, current: ObservedBackends) -> tuple[HaproxyCommand, ...]:
-    """Returns commands that drain servers, and delete those no longer wanted."""
+    """Returns commands that drain servers, and close those no longer wanted."""
     steps: list[HaproxyCommand] = []
     for backend, servers in current.items():
         for name, found in servers.items():
             server = wanted.get(backend, {}).get(name)
             place = f"{backend}/{name}"
-            if server is None:
-                if not backend.startswith("gw-") or ":" not in name:
-                    continue  # belongs to the operator
-                if not found.admin & MAINT_BITS:
-                    steps.append(HaproxyCommand(f"set server {place} state maint"))
-                steps.append(HaproxyCommand(f"del server {place}", (DELETED, ATTACHED)))
-            elif server.drained:
+            if server and server.drained:
                 if found.admin != DRAIN:
                     steps.append(HaproxyCommand(f"set server {place} state drain"))
                 if found.weight:
                     steps.append(HaproxyCommand(f"set server {place} weight 0"))
+    for backend, name in list_unwanted(wanted, current):
+        if not current[backend][name].admin & MAINT_BITS:
+            steps.append(HaproxyCommand(f"set server {backend}/{name} state maint"))
     if steps:
         # Waits until no thread is still choosing a server by the old state: open requests are complete from here on.
         steps.append(HaproxyCommand(f"del server {next(iter(current))}/fence", (NO_SERVER,)))
     return tuple(steps)
 
 
+def list_unwanted(wanted: Backends, current: ObservedBackends) -> list[Place]:
+    """Returns the servers that are no longer wanted; those of the operator stay."""
+    return [
+        (backend, name)
+        for backend, servers in current.items()
+        for name in servers
+        if backend.startswith("gw-") and ":" in name and name not in wanted.get(backend, {})
+    ]
+
+
+def deleting_commands(places: Iterable[Place]) -> tuple[HaproxyCommand, ...]:
+    return tuple(HaproxyCommand(f"del server {backend}/{name}", (DELETED, ATTACHED)) for backend, name in places)
+
+
 def find_differences(wanted: Backends, current: ObservedBackends) -> tuple[str, ...]:
     """Returns what is not in force yet; servers that only wait to be deleted are not listed."""
-    steps = opening_commands(wanted, current) + closing_commands(wanted, current)
+    steps = opening_commands(wanted, current) + closing_commands(wanted, current)  # all but the fence
     return tuple(step.command for step in steps if not step.command.startswith("del server "))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agents.gateway import admitting, changes, configuration, parsing
 from agents.gateway.changes import Backends, HaproxyCommand
+from agents.gateway.closed_servers import ClosedServers
 from agents.gateway.configuration import backend_name
 from agents.gateway.desired import Desired, refuse
 from agents.gateway.files import write_files
@@ -52,6 +53,7 @@ class Haproxy:
         self.folder = folder
         self.requests = requests
         self._queue_guard = QueueGuard()
+        self._closed = ClosedServers()
 
     def write(self, desired: Desired) -> None:
         write_files(self.folder, desired, self.requests)
@@ -66,7 +68,8 @@ class Haproxy:
         done: set[int] = set()
         for _ in range(MOST_ROUNDS):
             workers = self.master.workers()
-            self._queue_guard.forget_gone({worker.pid for worker in workers})
+            for kept in (self._queue_guard, self._closed):
+                kept.forget_gone({worker.pid for worker in workers})
             for worker in workers:
                 if worker.pid in done:
                     continue
@@ -136,7 +139,7 @@ class Haproxy:
         )
         if takes_changes and knows_maps:  # no copy is chosen from here on that is drained next
             self._set_map(worker, configuration.COPIES, configuration.list_copies(desired))
-        takes_changes = takes_changes and self._run(worker, changes.closing_commands(wanted, self._servers(worker)))
+        takes_changes = takes_changes and self._close(worker, wanted)
         if not takes_changes:
             return
         if knows_maps:  # what only a copy that is gone did not admit is admitted now
@@ -151,6 +154,16 @@ class Haproxy:
             missing.append(f"the entries of {path}")
         if missing:
             raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
+
+    def _close(self, worker: HaproxyProcess, wanted: Backends) -> bool:
+        """Drains and closes servers, and deletes those that no request comes back to."""
+        if not self._run(worker, changes.closing_commands(wanted, self._servers(worker))):
+            return False
+        unwanted = changes.list_unwanted(wanted, self._servers(worker))
+        loads = self._loads(worker) if unwanted else {}
+        closed = {place: loads[place] for place in unwanted if place in loads}
+        deletable = self._closed.note(worker.pid, closed, time.monotonic())
+        return self._run(worker, changes.deleting_commands(deletable))
 
     def _narrow(self, worker: HaproxyProcess, desired: Desired, keys: Mapping[str, str]) -> None:
         """Admits only what is admitted before and after the change, and looks whether anything waits from before."""

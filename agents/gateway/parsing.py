@@ -48,6 +48,7 @@ class ServerLoad:
     open: int
     queued: int
     most_open: int = 0  # its limit; of a backend: 0
+    total: int = 0  # since the process began
 
 
 RUNNING = 2
@@ -122,14 +123,14 @@ def parse_map(text: str) -> dict[str, str]:
 def parse_loads(text: str) -> dict[tuple[str, str], ServerLoad]:
     """Parses `show stat`: loads by backend and server; the server BACKEND is the whole backend."""
     lines = [line for line in text.split("\n") if line]
-    if not lines or not lines[0].startswith("# pxname,svname,qcur,qmax,scur,smax,slim"):
+    if not lines or not lines[0].startswith("# pxname,svname,qcur,qmax,scur,smax,slim,stot,"):
         raise HaproxyGarbled(f"show stat: {text[:200]!r}")
     found = {}
     try:
         for line in lines[1:]:
-            cells = line.split(",", 7)
+            cells = line.split(",", 8)
             most = 0 if cells[1] == "BACKEND" else int(cells[6] or 0)
-            found[cells[0], cells[1]] = ServerLoad(int(cells[4]), int(cells[2] or 0), most)
+            found[cells[0], cells[1]] = ServerLoad(int(cells[4]), int(cells[2] or 0), most, int(cells[7]))
     except (ValueError, IndexError):
         raise HaproxyGarbled(f"show stat: {line[:200]!r}") from None
     return found

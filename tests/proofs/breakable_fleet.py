@@ -136,6 +136,7 @@ class BreakableFleet:
         def told() -> str:
             logs = [
                 (self.folder / "planner.log").read_text()[-1500:],
+                self.gateway.log_path.read_text()[-1500:],
                 *(each.said_log()[-800:] for each in self.agents.values()),
             ]
             return "\n".join([what, *map(str, self.events(time.time() - 60)[-20:]), *logs])

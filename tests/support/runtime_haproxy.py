@@ -34,6 +34,7 @@ class RuntimeServer:
     is_up: bool = True
     open: int = 0
     queued: int = 0
+    total: int = 0
     is_checked: bool = False
 
 
@@ -61,7 +62,7 @@ class RuntimeProcess:
             case ["show", "servers", "state"]:
                 return f"1\n# {COLUMNS}\n{''.join(self._list_states())}\n"
             case ["show", "stat", "-1", kinds, "-1"]:
-                return "# pxname,svname,qcur,qmax,scur,smax,slim\n" + "".join(self._list_loads(int(kinds))) + "\n"
+                return "# pxname,svname,qcur,qmax,scur,smax,slim,stot,\n" + "".join(self._list_loads(int(kinds))) + "\n"
             case ["add" | "set", "map", name, key, value]:
                 self.maps[name][key] = value
             case ["del", "map", name, key]:
@@ -114,11 +115,11 @@ class RuntimeProcess:
         for backend, servers in self.backends.items():
             if kinds & 4:
                 for name, each in servers.items():
-                    yield f"{backend},{name},{each.queued},0,{each.open},0,{each.most_open}\n"
+                    yield f"{backend},{name},{each.queued},0,{each.open},0,{each.most_open},{each.total},\n"
             if kinds & 2:
                 total = sum(each.open + each.queued for each in servers.values()) + self.waiting.get(backend, 0)
-                yield f"{backend},BACKEND,{self.waiting.get(backend, 0)},0,{total},0,\n"
-        yield "own,theirs,0,0,7,0,\nown,BACKEND,1,0,7,0,\n"
+                yield f"{backend},BACKEND,{self.waiting.get(backend, 0)},0,{total},0,,{total},\n"
+        yield "own,theirs,0,0,7,0,,7,\nown,BACKEND,1,0,7,0,,7,\n"
 
 
 def _read_server(line: str) -> tuple[str, RuntimeServer]:

@@ -191,11 +191,11 @@ def test_servers_and_loads_are_read_by_their_column_names() -> None:
         "3 gw-0001 1 n:a ::1 2 8 0 9001\n"
     )
     assert parsing.parse_servers(state) == {"gw-0001": {"n:a": ServerState("::1", 9001, 0, 8, 2)}}
-    rows = ("gw-0001,n:a,1,0,4,9,", "gw-0001,n:b,,0,0,9,512", "gw-0001,BACKEND,2,0,6,9,200")
-    assert parsing.parse_loads("\n".join(("# pxname,svname,qcur,qmax,scur,smax,slim", *rows, ""))) == {
-        ("gw-0001", "n:a"): ServerLoad(4, 1),
+    rows = ("gw-0001,n:a,1,0,4,9,,8,", "gw-0001,n:b,,0,0,9,512,0,", "gw-0001,BACKEND,2,0,6,9,200,8,")
+    assert parsing.parse_loads("\n".join(("# pxname,svname,qcur,qmax,scur,smax,slim,stot,", *rows, ""))) == {
+        ("gw-0001", "n:a"): ServerLoad(4, 1, total=8),
         ("gw-0001", "n:b"): ServerLoad(0, 0, 512),
-        ("gw-0001", "BACKEND"): ServerLoad(6, 2),
+        ("gw-0001", "BACKEND"): ServerLoad(6, 2, total=8),
     }
 
 
@@ -229,8 +229,8 @@ STATE = "1\n# be_name srv_name srv_addr srv_op_state srv_admin_state srv_uweight
         (parsing.parse_map, "0x1 a/b\n", "show map: '0x1 a/b'"),
         (parsing.parse_map, "0x1 a/b gw-0001 more\n", "show map: '0x1"),
         (parsing.parse_loads, "# pxname,svname,qcur,qmax,scur,smax\n", "show stat: '# pxname"),
-        (parsing.parse_loads, "# pxname,svname,qcur,qmax,scur,smax,slim\na,b,0,0,x,0,\n", "show stat: 'a,b"),
-        (parsing.parse_loads, "# pxname,svname,qcur,qmax,scur,smax,slim\na,b,0\n", "show stat: 'a,b,0'"),
+        (parsing.parse_loads, "# pxname,svname,qcur,qmax,scur,smax,slim,stot,\na,b,0,0,x,0,\n", "show stat: 'a,b"),
+        (parsing.parse_loads, "# pxname,svname,qcur,qmax,scur,smax,slim,stot,\na,b,0\n", "show stat: 'a,b,0'"),
         (parsing.parse_info, "Name: HAProxy\n", "show info: 'Name"),
     ],
 )

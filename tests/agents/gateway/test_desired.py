@@ -192,7 +192,6 @@ def test_what_opens_is_said_before_what_closes() -> None:
         "set server weight 0",
         "set server state maint",
         "del server",
-        "del server",
     ]
     assert told[-1] == "del server gw-0001/fence"
 

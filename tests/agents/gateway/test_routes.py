@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.client import SidecarRoutes
+from agents.gateway.parsing import parse_loads
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from tests.support.haproxy import ANY_PATH, Copies, Gateway, get
 from tests.support.load import steady_load
 from tests.support.patience import until
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +82,28 @@ def test_a_copy_that_is_removed_amid_a_request_finishes_it_and_can_come_back(gat
     caller.join()
     assert slow[0][0] == 200
     until(lambda: "node-1:copy-0" not in gateway.ask("show servers state"), "it is deleted")
+
+
+def refused(gateway: Gateway, server: str) -> int:
+    """Returns how many requests a server has had, if it has none now."""
+    loads = parse_loads(gateway.ask("show stat -1 4 -1"))
+    return next((load.total for (_, name), load in loads.items() if name == server and not load.open), 0)
+
+
+def test_a_copy_that_died_is_deleted_after_the_last_request_that_it_refused_has_gone_on(
+    gateway: Gateway, copies: Copies
+) -> None:
+    routes = gateway.routes()
+    routes.declare([Route("dead", "shop/search", f"127.0.0.1:{free_port()}", 100, paths=ANY_PATH)])
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(get, gateway) for _ in range(4)]
+        until(lambda: refused(gateway, "node-1:dead"), "they wait for their next try")
+        routes.declare([])
+        while not any(answer.done() for answer in answers):
+            listed = gateway.ask("show servers state")
+            assert "dead" in listed or any(answer.done() for answer in answers)
+        assert {answer.result()[0] for answer in answers} == {503}
+    until(lambda: "dead" not in gateway.ask("show servers state"), "it is deleted")
 
 
 def test_a_service_whose_last_copy_went_asks_its_callers_to_come_again(gateway: Gateway, copies: Copies) -> None:

@@ -1,0 +1,35 @@
+"""Says which closed servers HAProxy may delete: those that no request comes back to.
+
+A request whose connection has failed waits for its next try at no server, though it still points to its last one.
+HAProxy of Debian 12 deletes that server all the same and may crash as the request goes on. A wait ends within a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from agents.gateway.changes import Place
+from agents.gateway.parsing import ServerLoad
+
+WAIT_SECONDS = 3.0
+
+
+class ClosedServers:
+    """Since when closed servers have had no request, by process of HAProxy."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, dict[Place, float]] = {}
+
+    def note(self, pid: int, loads: Mapping[Place, ServerLoad], now: float) -> list[Place]:
+        """Notes which of the process's closed servers have no request now, and returns those that may be deleted."""
+        known = self._since.get(pid, {})
+        self._since[pid] = {
+            place: known.get(place, now) for place, load in loads.items() if not load.open and not load.queued
+        }
+        return [
+            place for place, since in self._since[pid].items() if not loads[place].total or now - since >= WAIT_SECONDS
+        ]
+
+    def forget_gone(self, pids: Collection[int]) -> None:
+        """Forgets processes that have ended."""
+        self._since = {pid: places for pid, places in self._since.items() if pid in pids}
