@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from app.manifests.faults import ManifestFault
 
@@ -37,7 +36,7 @@ class HttpProblem(Exception):
         *,
         faults: Sequence[ManifestFault] = (),
         headers: Mapping[str, str] | None = None,
-        **extra: Any,
+        **extra: object,
     ) -> None:
         super().__init__(detail)
         self.slug = slug
@@ -47,9 +46,9 @@ class HttpProblem(Exception):
         self.headers = dict(headers or {})
         self.extra = extra
 
-    def body(self, instance: str, request_id: str) -> dict[str, Any]:
+    def body(self, instance: str, request_id: str) -> dict[str, object]:
         """Returns the problem document; `instance` is the requested path."""
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "type": f"urn:gpuwright:problem:{self.slug}",
             "title": self.title,
             "status": self.status,

@@ -7,12 +7,13 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 from app.worker.orders import offer_memory, take_orders
 
 if TYPE_CHECKING:  # imported once the priority is lower
-    from app.http.gate import ASGIApp
+    from starlette.types import ASGIApp, Message, Scope
+
     from app.http.heavy_reads import ReadAnswer, ReadOrder
 
 NICE = 10
@@ -73,14 +74,15 @@ async def answer(app: ASGIApp, order: ReadOrder) -> ReadAnswer:
 
     REQUEST_ID.set(order.request_id)
     state = {"principal": order.principal, "body": b"", "request_id": order.request_id}
-    scope: dict[str, Any] = {**order.scope, "state": state}
-    messages: list[Any] = []
+    scope: Scope = {**order.scope, "state": state}
+    messages: list[Message] = []
 
-    async def keep(message: Any) -> None:
+    async def keep(message: Message) -> None:
         messages.append(message)
 
-    async def never_leaves() -> Any:
-        await asyncio.Event().wait()  # whether the caller is still there is the server's to know
+    async def never_leaves() -> NoReturn:
+        while True:
+            await asyncio.Event().wait()  # whether the caller is still there is the server's to know
 
     try:
         await app(scope, replay(b"", never_leaves), keep)

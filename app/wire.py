@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias, TypedDict
+from typing import Annotated, TypeAlias, TypedDict
 
 from msgspec import Meta
 
@@ -10,7 +10,6 @@ MomentText: TypeAlias = Annotated[str, Meta(extra_json_schema={"format": "date-t
 Secret: TypeAlias = Annotated[str, Meta(description="The secret, shown this once")]
 SEVERITIES = ["info", "warning", "alarm"]  # the worst last
 Severity: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": SEVERITIES})]
-Free: TypeAlias = dict[str, Any]  # of what users or agents wrote
 
 
 class PageMetadataWire(TypedDict):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from agents.contract.fields import LONGEST_POLL_SECONDS
 from app.api.nodes import read_assignment, take_report
 from app.context import Context
-from app.http.bodies import Receive
-from app.http.gate import ASGIApp
-from app.http.visit import RouteName, Scope, Send
+from app.http.visit import RouteName
 
 PATH = re.compile(r"/api/v1/nodes/([^/]{1,200})/(report|assignment)")
 QUERY = re.compile(rb"after=(\d{1,18})&waitSeconds=(\d{1,2})")  # as agents write it; any other goes to the router

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
+from typing import Annotated, NotRequired, TypeAlias, TypedDict
 
 from fastapi import Query, Request
 from msgspec import Meta
@@ -15,7 +15,7 @@ from app.api.replies import Reply, TypedRouter
 from app.api.requests import Body, By, DryRun, answer, context, write_once
 from app.manifests.attainable import SLO_ATTAINABLE
 from app.manifests.diff import diff
-from app.manifests.model import STORED, Kind
+from app.manifests.model import STORED, Free, Kind
 from app.manifests.shipped_templates import find_unfit
 from app.store.world.objects import StoredObject
 from app.world.admission import find_not_startable
@@ -116,7 +116,7 @@ def _change(decision: ObjectDecision, dry: bool) -> AppliedChangeWire:
     return change
 
 
-def _read_declared(stored: StoredObject | None) -> dict[str, Any]:
+def _read_declared(stored: StoredObject | None) -> Free:
     labels, spec = (stored.labels, stored.spec) if stored else ({}, {})
     return {"metadata": {"labels": labels}, "spec": spec}
 
@@ -129,9 +129,8 @@ def _warnings(connection: Connection, decision: ObjectDecision) -> list[str]:
     unfit += find_not_startable(connection, decision.object)
     if unfit:
         return [f"{decision.key}: {why}" for why in unfit]
-    conditions: Any = decision.object.status.get("conditions", [])
     return [
         f"{decision.key}: {known['message']}"
-        for known in conditions
+        for known in decision.object.status.get("conditions", ())
         if known["type"] == SLO_ATTAINABLE and known["status"] == "False"
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from fastapi import Query
 from pydantic import BaseModel, Field
@@ -12,10 +12,11 @@ from app.access import AccessVerb, Noun, require
 from app.api.pages import NEWEST, cut_page, mark_of
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
+from app.manifests.model import Free
 from app.store.world import audit
 from app.store.world.audit import AuditFilter
 from app.store.world.objects import rfc3339
-from app.wire import Free, MomentText, PageMetadataWire
+from app.wire import MomentText, PageMetadataWire
 
 router = TypedRouter(prefix="/api/v1/audit", tags=["audit"])
 
@@ -71,7 +72,7 @@ def list_audit(ctx: Ctx, who: Who, query: Annotated[AuditQuery, Query()]) -> Rep
     return answer({"kind": "AuditList", "metadata": metadata, "items": items})
 
 
-def _wire(row: dict[str, Any]) -> AuditEntryWire:
+def _wire(row: Free) -> AuditEntryWire:
     return {
         "id": row["id"],
         "at": rfc3339(row["at"]),

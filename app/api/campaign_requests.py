@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from sqlalchemy import Connection
@@ -21,7 +21,7 @@ from app.campaigns.limits import (
     grid,
     neighbour_settings,
 )
-from app.manifests.model import Key, Kind
+from app.manifests.model import Free, Key, Kind
 from app.problem import HttpProblem
 from app.store.fleet import cordons
 from app.store.fleet.campaigns import CampaignRequest, NeighbourModel
@@ -65,7 +65,7 @@ class CampaignBody(Wire):
     )
 
 
-def campaign_draft(connection: Connection, wanted: CampaignBody) -> dict[str, Any]:
+def campaign_draft(connection: Connection, wanted: CampaignBody) -> Free:
     """Returns the campaign to store; raises HttpProblem, which names what is wrong and what is allowed."""
     node = _read_declared(connection, Kind.NODE, wanted.node)
     variant, runtime = _startable(connection, node, wanted.model, wanted.variant)
@@ -117,9 +117,7 @@ def _neighbour(connection: Connection, node: StoredObject, gpu_type: str, text: 
     return NeighbourModel(model, variant["name"], runtime["template"], runtime.get("args", {}))
 
 
-def _startable(
-    connection: Connection, node: StoredObject, model: str, name: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _startable(connection: Connection, node: StoredObject, model: str, name: str) -> tuple[Free, Free]:
     """Returns a variant that the node can start, and its runtime."""
     variant = _variant(_read_declared(connection, Kind.MODEL, model), name)
     runtime = variant.get("runtime")
@@ -150,8 +148,8 @@ def _read_declared(connection: Connection, kind: Kind, name: str) -> StoredObjec
     return found
 
 
-def _variant(model: StoredObject, name: str) -> dict[str, Any]:
-    variants: Any = model.spec["variants"]
+def _variant(model: StoredObject, name: str) -> Free:
+    variants = model.spec["variants"]
     names = [variant["name"] for variant in variants]
     if not name and len(variants) > 1:
         raise HttpProblem("invalid", f"Model {model.name} has several variants; name one of {', '.join(names)}")
@@ -169,8 +167,7 @@ def _check_template(node: StoredObject, template: str) -> None:
 
 
 def _clocks(gpu_type: StoredObject, wanted: list[int] | None) -> list[int]:
-    listed: Any = gpu_type.spec["clocksMhz"]
-    known = sorted({int(clock) for clock in listed})
+    known = sorted({int(clock) for clock in gpu_type.spec["clocksMhz"]})
     unknown = [clock for clock in wanted or () if clock not in known]
     if unknown:
         allowed = ", ".join(map(str, known))

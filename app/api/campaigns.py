@@ -19,14 +19,14 @@ from app.api.solvers import call_solvers
 from app.campaigns import guard
 from app.campaigns.ending import finish
 from app.control.domain.events import Reason, event_of
-from app.manifests.model import Kind
+from app.manifests.model import Free, Kind
 from app.problem import HttpProblem
 from app.store.fleet import campaigns
 from app.store.fleet.campaigns import Campaign, SettingFailure
 from app.store.world import audit, events, objects
 from app.store.world.objects import rfc3339
 from app.store.world.slos import list_unserved
-from app.wire import Free, MomentText
+from app.wire import MomentText
 
 router = TypedRouter(prefix="/api/v1", tags=["campaigns"])
 

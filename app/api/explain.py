@@ -31,14 +31,13 @@ from app.control.answer.explain.wire import (
 from app.control.answer.explain.wording import count
 from app.control.domain.specs import quantile_of
 from app.control.solve.aside import Aside
-from app.manifests.model import Key, Kind
+from app.manifests.model import Free, Key, Kind
 from app.problem import HttpProblem
 from app.store.plans import corrections, plan_reads
 from app.store.plans.corrections import CorrectionRow
 from app.store.plans.plan_reads import CycleWire
 from app.store.world import objects
 from app.store.world.objects import StoredObject, rfc3339
-from app.wire import Free
 from app.world import declare
 from app.world.consequences import POLICY
 from solvers.planning.certificate_wire import PlanCertificateWire
@@ -137,7 +136,7 @@ def explain_plan(
 ) -> Reply[PlanExplanationWire]:  # fmt: skip
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
-    def read(connection: Connection) -> tuple[dict[str, Any], PlanContentWire, list[CycleWire]]:
+    def read(connection: Connection) -> tuple[Free, PlanContentWire, list[CycleWire]]:
         number = generation or plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
         row = plan_reads.read_head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
@@ -162,7 +161,7 @@ def explain_plan(
     return answer(found)
 
 
-def _own_plan(ctx: Context, who: Principal, row: dict[str, Any], own: PlanContentWire) -> PlanExplanationWire:
+def _own_plan(ctx: Context, who: Principal, row: Free, own: PlanContentWire) -> PlanExplanationWire:
     """Returns a plan as a tenant sees it: what it has and lacks itself."""
     head = plan_wire.head(row, who.tenant)
     lacks = _add_reasons(ctx, who, row["generation"], own)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
@@ -39,13 +37,12 @@ def explain_node(ctx: Ctx, who: Who, name: Name) -> Reply[NodeExplanationWire]:
         node = objects.get(connection, key)
         if node is None:
             raise declare.missing(key)
-        spec: Any = node.spec
-        gpu_type = objects.get(connection, Key(Kind.GPU_TYPE, "", str(spec["gpuType"])))
-        size: Any = gpu_type.spec["memoryGib"] if gpu_type else 0.0
+        gpu_type = objects.get(connection, Key(Kind.GPU_TYPE, "", str(node.spec["gpuType"])))
+        size = gpu_type.spec["memoryGib"] if gpu_type else 0.0
         plan = _plan(connection)
         kept_off = [cordon.wire() for cordon in cordons.list_cordons(connection, name)]
         return places.explain_node(
-            name, spec, plan, plan.get("releasable", ()), kept_off, _conditions(node.status), size
+            name, node.spec, plan, plan.get("releasable", ()), kept_off, node.status.get("conditions", []), size
         )
 
     return answer(call_solvers(lambda: ctx.database.read(read)))
@@ -70,8 +67,9 @@ def explain_tenant(ctx: Ctx, who: Who, name: Name) -> Reply[TenantExplanationWir
         if found is None and not any(declared.values()):
             raise declare.missing(Key(Kind.TENANT, "", name))
         own = plan_wire.select_tenant(_plan(connection, is_own=granted is Reach.OWN), name)
-        spec: Any = found.spec if found else None
-        return places.explain_tenant(name, spec, declared, own, _conditions(found.status) if found else [])
+        return places.explain_tenant(
+            name, found.spec if found else None, declared, own, found.status.get("conditions", []) if found else []
+        )
 
     return answer(call_solvers(lambda: ctx.database.read(read)))
 
@@ -83,8 +81,3 @@ def _plan(connection: Connection, *, is_own: bool = False) -> PlanContentWire:
     if plan is None:
         raise HttpProblem("not-found", NONE_YET if is_own else explain_no_plan(connection))
     return plan
-
-
-def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, object]] = status.get("conditions", [])
-    return found

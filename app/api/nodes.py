@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
 from fastapi import Query, Request
+from sqlalchemy import Connection
+from starlette.types import Scope
 
 from agents.contract import reports
 from agents.contract.assignments import Assignment
@@ -22,7 +24,7 @@ from app.api.requests import JSON, Ctx, Who, answer, context
 from app.context import Context
 from app.control.domain.events import Reason, event_of
 from app.http.buckets import Buckets
-from app.http.visit import Scope
+from app.manifests.model import Free
 from app.nodes import decoding, metrics, refusals, refused_copies
 from app.nodes.detail import NodeDetail
 from app.nodes.running import RunningWire, owners_of, running, running_of_tenant
@@ -32,7 +34,7 @@ from app.store.database.database import Unavailable
 from app.store.fleet import assignments, node_state
 from app.store.money import packed_minutes
 from app.store.world import audit, events
-from app.wire import Free, MomentText
+from app.wire import MomentText
 from app.world.write import Actor
 
 WAIT_DESCRIPTION = "The longest time to wait for news; without any the answer may come up to a third sooner"
@@ -143,17 +145,17 @@ async def report(request: Request) -> Reply[Answer]:
 async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     """Stores the report in the body of the request, and returns the answer to it."""
     state = scope["state"]
-    who: Principal = state["principal"]
+    actor = Actor(state["principal"], state["request_id"])
     try:
-        require(who, Noun.REPORT, AccessVerb.WRITE, node)
+        require(actor.principal, Noun.REPORT, AccessVerb.WRITE, node)
     except HttpProblem:
-        await _audit_refusal(ctx, state, node)
+        await _audit_refusal(ctx, actor, node)
         raise
     raw: bytes = state["body"]
     sent = decoding.decode_report(raw)
     if sent.node != node:
         metrics.REFUSED.labels("another_node").inc()
-        await _audit_refusal(ctx, state, sent.node)
+        await _audit_refusal(ctx, actor, sent.node)
         raise HttpProblem("forbidden", f"the report is from node {sent.node}, but this path belongs to node {node}")
     sent, bad_addresses = refused_copies.drop_bad_addresses(sent, ctx.nodes.networks)
     stored = await ctx.nodes.intake.store(sent, raw)
@@ -162,8 +164,8 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
         refused = [refused_copies.RefusedCopy(part.what.removeprefix(COPY), part.message) for part in bad_addresses]
         await refused_copies.record_refused(ctx.nodes.lane, {node: refused})
     if sent.held_back:
-        await _audit_held_back(ctx, state, sent)
-    await _audit_claims(ctx, state, node, stored.dropped)
+        await _audit_held_back(ctx, actor, sent)
+    await _audit_claims(ctx, actor, node, stored.dropped)
     await _note_refused_usage(ctx, node, stored.dropped)
     for reason, count in Counter(part.reason for part in stored.dropped).items():
         metrics.REFUSED.labels(reason).inc(count)
@@ -174,27 +176,22 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     return _ENCODER.encode(reply)
 
 
-async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> None:
+async def _audit_refusal(ctx: Context, actor: Actor, node: str) -> None:
     """Audits a report for another node: its agent is broken, or its token stolen."""
-    who: Principal = state["principal"]
-    if AUDITED_REFUSALS.take(who.party, time.monotonic()):
+    if AUDITED_REFUSALS.take(actor.principal.party, time.monotonic()):
         metrics.REFUSED.labels("not_audited").inc()
         return
-    entry = Actor(who, state["request_id"]).entry(
-        "report", Noun.REPORT, name=node[:63], outcome="refused", detail="not this token's node"
-    )
+    entry = actor.entry("report", Noun.REPORT, name=node[:63], outcome="refused", detail="not this token's node")
     await ctx.nodes.lane.write(lambda connection: audit.record(connection, [entry]))
 
 
-async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropped: Sequence[reports.Dropped]) -> None:
+async def _audit_claims(ctx: Context, actor: Actor, node: str, dropped: Sequence[reports.Dropped]) -> None:
     """Audits usage of instances that were never assigned to the node: a fault, or an attempt to bill a tenant."""
     claims = [part for part in dropped if part.reason == NOT_ASSIGNED]
     if not claims or AUDITED_CLAIMS.take(node, time.monotonic()):
         return
     detail = f"usage billed to no tenant: {len(claims)}; {claims[0].message}"
-    entry = Actor(state["principal"], state["request_id"]).entry(
-        "report", Noun.REPORT, name=node, outcome="refused", detail=detail
-    )
+    entry = actor.entry("report", Noun.REPORT, name=node, outcome="refused", detail=detail)
     with suppress(Unavailable):
         await ctx.nodes.lane.write(lambda connection: audit.record(connection, [entry]))
 
@@ -210,12 +207,11 @@ async def _note_refused_usage(ctx: Context, node: str, dropped: Sequence[reports
         await ctx.nodes.lane.write(lambda connection: events.record(connection, [event]))
 
 
-async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: reports.Report) -> None:
+async def _audit_held_back(ctx: Context, actor: Actor, sent: reports.Report) -> None:
     """Audits what the node refused to run for safety; the report is stored in any case."""
     fresh = refusals.find_new(sent, ctx.nodes.refusals)
     if not fresh:
         return
-    actor = Actor(state["principal"], state["request_id"])
     try:
         await ctx.nodes.lane.write(lambda c: refusals.write_refusals(c, actor, sent, fresh))
     except Unavailable:
@@ -265,7 +261,7 @@ def node_telemetry(
     if not timedelta(0) <= until - since <= LONGEST_SPAN:
         raise HttpProblem("bad-request", "start must be before stop, and by at most 31 days")
 
-    def read(connection: Any) -> dict[str, Any]:
+    def read(connection: Connection) -> Free:
         return {
             "node": name,
             "state": node_state.state(connection, name),
@@ -284,7 +280,7 @@ def state_of_node(name: str, ctx: Ctx, who: Who) -> Reply[NodeStateWire]:
     """A tenant sees its own copies, and how much more there is; nothing of nodes that it does not run on."""
     granted = require(who, Noun.NODE_STATE, AccessVerb.READ)
 
-    def read(connection: Any) -> tuple[dict[str, Any] | None, Any, tuple[int, str] | None]:
+    def read(connection: Connection) -> tuple[Free | None, Free | None, tuple[int, str] | None]:
         return (
             node_state.state(connection, name),
             node_state.detail(connection, name),

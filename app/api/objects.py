@@ -15,12 +15,11 @@ from app.api.pages import Cursor, Limit
 from app.api.replies import Reply
 from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, if_match, is_known, read_expected_version, write_once
 from app.api.visibility import show_object
-from app.manifests.model import API_VERSION, STORED, Key, Kind
+from app.manifests.model import API_VERSION, STORED, Free, Key, Kind
 from app.problem import HttpProblem
 from app.store.database import versions
 from app.store.world import objects
 from app.store.world.objects import Selection, StoredObject
-from app.wire import Free
 from app.world import declare
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 import msgspec
 from sqlalchemy import Connection
 
 from app.api.recent import Recent
 from app.control.answer.explain.plan import HeldBackChangeWire
-from app.manifests.model import Key, Kind
+from app.manifests.model import Free, Key, Kind
 from app.store.plans import pieces, plans
 from app.store.world import objects
 from app.store.world.objects import rfc3339
-from app.wire import Free, MomentText
+from app.wire import MomentText
 from solvers.planning.certificate_wire import PlanCertificateWire
 from solvers.planning.plan import Plan
 from solvers.planning.wire import (
@@ -26,7 +25,6 @@ from solvers.planning.wire import (
 )
 
 ANOTHER = "another tenant"
-Row = Mapping[str, Any]
 
 
 class PlanFactsWire(TypedDict):
@@ -89,7 +87,7 @@ class PlanWire(PlanFactsWire, PlanContentWire):
 NOTHING: PlanContentWire = {"instances": [], "jobs": [], "unserved": [], "unplaced": [], "heldBack": []}
 
 
-def head(row: Row, tenant: str = "") -> PlanHeadWire:
+def head(row: Free, tenant: str = "") -> PlanHeadWire:
     """Returns a plan as lists show it. A tenant sees no message, no price and no decider.
 
     `cost` is what bound and gap are about: the price of GPUs, and of what is unserved by the policy.
@@ -139,7 +137,7 @@ def body(connection: Connection, generation: int) -> PlanContentWire | None:
     return cast(PlanContentWire, {**wire, "heldBack": held})
 
 
-def read_plan(connection: Connection, row: Row) -> Plan:
+def read_plan(connection: Connection, row: Free) -> Plan:
     """Returns the plan of a row. No caller may change it, because others get the same object."""
     digest = bytes(row["body"])
     return _decoded.get(digest, lambda: msgspec.json.decode(pieces.get(connection, [digest])[digest], type=Plan))

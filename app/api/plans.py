@@ -18,9 +18,10 @@ from app.api.replies import Reply, TypedRouter
 from app.api.requests import JSON, By, Ctx, Message, Who, answer, write_once
 from app.api.solvers import call_solvers
 from app.control.answer.explain.difference import ServiceDifferenceWire, find_differences, is_changed
+from app.manifests.model import Free
 from app.problem import HttpProblem
 from app.store.plans import approval_hold, plan_reads
-from app.wire import Free, PageMetadataWire
+from app.wire import PageMetadataWire
 
 router = TypedRouter(prefix="/api/v1/plans", tags=["plans"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from fastapi import Query
 
@@ -11,6 +11,7 @@ from app.access import AccessVerb, Noun, Reach, require
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.control.tell import slo
+from app.manifests.model import Free
 from app.store.fleet.loads import WindowSums
 from app.store.world.slos import slos
 
@@ -50,7 +51,7 @@ def attainment(
     return answer({"kind": "AttainmentList", "items": _assess(promised, counted)})
 
 
-def _assess(promised: Sequence[tuple[str, dict[str, Any]]], counted: WindowSums) -> list[ServiceAttainmentWire]:
+def _assess(promised: Sequence[tuple[str, Free]], counted: WindowSums) -> list[ServiceAttainmentWire]:
     assessed = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     return [
         {

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
 from agents.contract.campaigns import MeasuredSetting
 from app.campaigns.neighbours import slowdowns
-from app.manifests.model import API_VERSION, WrittenSpec
+from app.manifests.model import API_VERSION, Free, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
 from solvers.interference import fit
 from solvers.interference.scalars import MeasuredScalars, SpreadValue, pressure_and_sensitivity
@@ -36,7 +35,7 @@ class DeclaredProfile:
 class NeighbourProfiles:
     """Profiles as manifests, and how far their rule misses a mix that was left out (None: too few mixes)."""
 
-    manifests: list[dict[str, Any]]
+    manifests: list[Free]
     left_out_error: float | None
 
 

@@ -10,7 +10,7 @@ from math import exp, log
 from typing import Any
 
 from app.campaigns.profile import profile_name
-from app.manifests.model import API_VERSION, Kind, Manifest, WrittenSpec
+from app.manifests.model import API_VERSION, Free, Kind, Manifest, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
 from solvers.factors import FactorSample, LearnedFactors, learn_factors
 
@@ -24,7 +24,7 @@ DIGITS = 5
 class PredictedProfiles:
     """Profiles as manifests, how many pairs they were learned from, and the error of pairs left out (a share)."""
 
-    manifests: list[dict[str, Any]]
+    manifests: list[Free]
     pairs: int
     error: float
 
@@ -98,7 +98,7 @@ def _sample(
     return FactorSample(kinds, numbers, targets)
 
 
-def _other(measured: Mapping[tuple[str, str, str], WrittenSpec], model: str, variant: str) -> Mapping[str, Any]:
+def _other(measured: Mapping[tuple[str, str, str], WrittenSpec], model: str, variant: str) -> WrittenSpec:
     """Returns the variant's Profile elsewhere that has most batches: it says what to predict."""
     mine = [spec for key, spec in sorted(measured.items()) if key[:2] == (model, variant)]
     return max(mine, key=lambda spec: len(spec["latencyMs"]))
@@ -160,7 +160,7 @@ def _manifest(metadata: Mapping[str, object], spec: Mapping[str, object]) -> dic
     return {"apiVersion": API_VERSION, "kind": "Profile", "metadata": metadata, "spec": spec}
 
 
-def _watts(power_w: Any, here: Mapping[str, Any], there: Mapping[str, Any]) -> Any:
+def _watts(power_w: Any, here: WrittenSpec, there: WrittenSpec) -> Any:
     """Returns the watts as the same share of what the other GPU type may draw above idle."""
     share = (there["maxW"] - there["idleW"]) / max(1e-9, here["maxW"] - here["idleW"])
     if isinstance(power_w, Mapping) and not is_uncertain(power_w):

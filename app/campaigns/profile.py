@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import accumulate
 from statistics import NormalDist, fmean
-from typing import Any
 
 import numpy as np
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.choosing import measurement_of
-from app.manifests.model import API_VERSION
+from app.manifests.model import API_VERSION, Free, WrittenSpec
 from solvers.curves import LatencyCurve, clock_exponent, fit, table
 
 LEAST_MEMORY_GIB = 0.1  # of a copy whose device reports none: an empty CUDA context takes more
@@ -80,14 +79,14 @@ class ProfileSubject:
     gpu_type: str
     highest_clock_mhz: int
     name: str = ""  # of the declared Profile
-    declared: Mapping[str, Any] | None = None  # its spec
+    declared: WrittenSpec | None = None  # its spec
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProfile:
     """A Profile as a manifest, and how far its curve misses a measurement that it is not shown."""
 
-    manifest: dict[str, Any]
+    manifest: Free
     left_out_error: float | None  # None: a single measurement, which no other predicts
 
 

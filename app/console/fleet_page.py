@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from app.console.boxes import HUES
 from app.console.data import ConsoleData
 from app.console.events import group_events
@@ -12,9 +10,10 @@ from app.console.money import Money
 from app.console.page_request import FleetQuery
 from app.console.services import count_served, count_states, make_rows
 from app.console.trouble import find_troubles
+from app.manifests.model import Free
 
 
-def fleet_values(data: ConsoleData, money: Money, query: FleetQuery) -> dict[str, Any]:
+def fleet_values(data: ConsoleData, money: Money, query: FleetQuery) -> Free:
     """Returns what `fleet_page.html` shows."""
     rows, fleet = make_rows(data), draw_fleet(data, query)
     shown = next((row for row in rows if row.name == query.service), None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.console.wording import number
+from app.manifests.model import Free
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class JobLine:
     exit_code: str
 
 
-def job_lines(jobs: Sequence[tuple[str, Mapping[str, object]]]) -> list[JobLine]:
+def job_lines(jobs: Sequence[tuple[str, Free]]) -> list[JobLine]:
     """Returns the rows; a job that no planner has looked at yet has no phase."""
     return [_line(name, status) for name, status in jobs]
 
 
-def _line(name: str, status: Mapping[str, Any]) -> JobLine:
+def _line(name: str, status: Free) -> JobLine:
     unit = "requests" if "requestsUnsaved" in status else "steps"
     unsaved = status.get(f"{unit}Unsaved") or 0
     left, code = status.get("retriesLeft"), status.get("exitCode")
@@ -51,7 +51,7 @@ def _line(name: str, status: Mapping[str, Any]) -> JobLine:
     )
 
 
-def _why(status: Mapping[str, Any]) -> str:
+def _why(status: Free) -> str:
     """Returns why the job has no GPU; nothing once it has finished."""
     if status.get("phase") == "finished":
         return ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
 
-Rows = Sequence[Mapping[str, Any]]
+from app.manifests.model import Free
+
+Rows = Sequence[Free]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from app.console.charts.money import WORDS
+from app.manifests.model import Free
 
 BY = ("tenant", "service", "job", "kind")
 MOST_LINES = 100
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Free]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.console.boxes import MOST_BOXES, GpuResident, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.fleet import draw_fleet
 from app.console.page_request import FleetQuery
+from app.manifests.model import Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class GpuLine:
     sm_percent: float
     memory_gib: float
     of_gib: float | None
-    minute: Mapping[str, Any] | None
+    minute: Fields | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class NodePage:
     more: int  # GPUs that are not listed
 
 
-def describe_node(data: ConsoleData, minutes: Mapping[int, Mapping[str, object]]) -> NodePage:
+def describe_node(data: ConsoleData, minutes: Mapping[int, Fields]) -> NodePage:
     """Describes the only node of `data`."""
     (node,) = data.nodes
     picture = draw_fleet(data, FleetQuery())

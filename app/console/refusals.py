@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from datetime import UTC, datetime
-from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
@@ -50,7 +48,7 @@ def unknown_name(what: str) -> HttpProblem:
     )
 
 
-def refusal_page(problem: HttpProblem, scope: MutableMapping[str, Any]) -> str:
+def refusal_page(problem: HttpProblem, scope: Scope) -> str:
     """Returns the page of a refusal; for a visitor with a session the navigation is around it."""
     request, who = Request(scope), scope["state"].get("principal")
     values = {"problem": problem, "request_id": scope["state"].get("request_id", "")}

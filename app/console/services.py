@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.api.overview import OverviewServiceWire
 from app.console.boxes import assign_hues
@@ -57,9 +56,9 @@ class ServicePage:
 
 
 ORDER = ("unserved", "late", "kept", "quiet")
-SORTED: Mapping[str, Callable[[ServiceRow], Any]] = {
+SORTED: Mapping[str, Callable[[ServiceRow], tuple[object, ...]]] = {
     "worst": lambda row: (ORDER.index(row.state), -row.unserved, -(row.burn or 0.0), row.name),
-    "name": lambda row: row.name,
+    "name": lambda row: (row.name,),
     "rate": lambda row: (-(row.rate or 0.0), row.name),
     "attained": lambda row: (row.attained is None, (row.attained or 0.0) - row.percentile / 100, row.name),
     "instances": lambda row: (-row.instances, row.name),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Callable
+
+from starlette.types import Scope
 
 from app.http.lanes import lane_of_scope
 from app.http.redact import redact
@@ -12,7 +13,7 @@ from app.problem import HttpProblem
 
 MEDIA = b"application/problem+json"
 PAGE = b"text/html; charset=utf-8"
-RefusalPage = Callable[[HttpProblem, MutableMapping[str, Any]], str]  # of a refusal and the scope of its request
+RefusalPage = Callable[[HttpProblem, Scope], str]  # of a refusal and the scope of its request
 LONGEST_INSTANCE = 512
 # A page may load our own style sheet, script and pictures: nothing inline, nothing from elsewhere.
 POLICY = (
@@ -29,13 +30,13 @@ PAGE_HEADERS = {
 }
 
 
-def instance_of(scope: Mapping[str, Any]) -> str:
+def instance_of(scope: Scope) -> str:
     """Returns the requested path as it was sent: percent-encoded, shortened, without tokens in it."""
     raw: bytes = scope.get("raw_path") or str(scope.get("path", "")).encode()
     return redact(raw[:LONGEST_INSTANCE].decode("latin-1"))
 
 
-def encode_problem(problem: HttpProblem, scope: MutableMapping[str, Any], page: RefusalPage | None = None) -> bytes:
+def encode_problem(problem: HttpProblem, scope: Scope, page: RefusalPage | None = None) -> bytes:
     """Returns the page that `page` makes for a browser; otherwise JSON, in ASCII without control characters."""
     if page is not None and _is_page(scope):
         return page(problem, scope).encode()
@@ -46,7 +47,7 @@ def encode_problem(problem: HttpProblem, scope: MutableMapping[str, Any], page: 
 def headers_of(
     problem: HttpProblem,
     body: bytes,
-    scope: Mapping[str, object],
+    scope: Scope,
     *,
     page: RefusalPage | None = None,
     close: bool = False,
@@ -60,5 +61,5 @@ def headers_of(
     return headers
 
 
-def _is_page(scope: Mapping[str, object]) -> bool:
+def _is_page(scope: Scope) -> bool:
     return lane_of_scope(scope).page

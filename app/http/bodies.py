@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+
+from starlette.types import Message, Receive
 
 from app.http import metrics
 from app.http.lanes import KIB, MIB
 from app.http.shares import FairShares
 from app.problem import HttpProblem
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 BUSY_SECONDS = "1"
 # A body that brings less than this in any part of its time is refused: holding its memory would cost a client nothing.
@@ -97,7 +95,7 @@ def replay(body: bytes, receive: Receive) -> Receive:
     """Returns a `receive` for a route that reads the body itself; after the body it waits for the client to leave."""
     given = False
 
-    async def again() -> Any:
+    async def again() -> Message:
         nonlocal given
         if given:
             return await receive()

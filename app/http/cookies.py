@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
-Scope = Mapping[str, Any]
+from starlette.types import Scope
 
 NAME = "gpuwright"
 ZONE = "gpuwright-zone"

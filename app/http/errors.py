@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import psycopg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import ErrorDetails
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
@@ -134,7 +134,7 @@ def _list_allowed(request: Request) -> list[str]:
     ]
 
 
-def _faults(errors: Sequence[Any]) -> list[ManifestFault]:
+def _faults(errors: Sequence[ErrorDetails]) -> list[ManifestFault]:
     found = []
     for error in errors:
         where = [str(part) for part in error.get("loc", ())]

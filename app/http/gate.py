@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.access import AccessVerb, Noun, Principal, reach
 from app.http import cookies, metrics
 from app.http.answers import RefusalPage
-from app.http.bodies import Disconnected, HeldBody, Receive, replay
+from app.http.bodies import Disconnected, HeldBody, replay
 from app.http.buckets import Buckets, sign_in_buckets, too_many
 from app.http.callers import Authenticate, Callers, Remembered, peer_of
 from app.http.capacity import Capacity
@@ -21,11 +23,9 @@ from app.http.logs import REQUEST_ID
 from app.http.shares import FairShares, Slots
 from app.http.tracing import configure
 from app.http.unsent import UnsentAnswers
-from app.http.visit import Scope, Send, Visit, route_of
+from app.http.visit import Visit, route_of
 from app.problem import HttpProblem
 from app.settings import Settings
-
-ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SIGN_INS_OF_AN_ADDRESS = 10  # times those of a token: an office shares an address
 SLOW_BODY_SECONDS = 0.5

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from starlette.types import Scope
+
 from app.http import metrics
-from app.http.visit import Scope
 from app.problem import HttpProblem
 
 

@@ -16,15 +16,14 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.access import Principal
 from app.http import cookies, logs
-from app.http.bodies import Receive
 from app.http.errors import unavailable
-from app.http.gate import ASGIApp
 from app.http.lanes import KIB, lane_of_scope
-from app.http.visit import RouteName, Scope, Send
+from app.http.visit import RouteName
 from app.settings import Settings
 from app.worker.process import WorkerProcess
 
@@ -52,7 +51,7 @@ class ReadOrder:
     """A request for the reading process."""
 
     number: int
-    scope: dict[str, Any]
+    scope: Scope
     principal: Principal
     request_id: str
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from starlette.types import Scope
 
 from agents.contract.fields import MOST_REPORT_BYTES
 
@@ -69,7 +69,7 @@ _ASKING = re.compile(r"/services/[^/]+/[^/]+/(?:explain|price)")
 _PAGE = re.compile(r"/(?:(?:services|nodes|plans|money|events|audit|jobs|what-if|sign-out|time-zone)(?:/.*)?)?")
 
 
-def lane_of_scope(scope: Mapping[str, Any]) -> RequestLane:
+def lane_of_scope(scope: Scope) -> RequestLane:
     """Returns the lane of a request; a browser that asks for an unknown path gets a page that says so."""
     lane = lane_of(scope.get("method", ""), scope.get("path", ""))
     if lane is GENERAL and not scope.get("path", "").startswith("/api/"):

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from app.http.redact import hide, redact
@@ -61,7 +61,7 @@ class JsonLine(logging.Formatter):
         return _ENCODE(line)
 
 
-class LogStream(logging.StreamHandler[Any]):
+class LogStream(logging.StreamHandler[IO[str]]):
     """Writes lines to a stream. Lines that cannot be written, as on a full disk, are lost; stderr says so once."""
 
     def __init__(self, stream: IO[str]) -> None:

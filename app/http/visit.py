@@ -6,9 +6,10 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+from starlette.types import Message, Scope, Send
 
 from app.http import answers, metrics
 from app.http.buckets import Buckets
@@ -17,9 +18,6 @@ from app.http.logs import Clean, event
 from app.http.redact import redact
 from app.problem import HttpProblem
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
 NoteSent = Callable[[bytes, int], None]  # a body, and how many bytes of it have just been sent
 
 log = logging.getLogger("gpuwright.access")

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
-from app.manifests.model import Key, Kind
+from app.manifests.model import Key, Kind, WrittenSpec
 from app.manifests.prices import list_priced_purchases, nano_per_hour, price_per_hour
 from app.store.database import clock, versions
 from app.store.money import prices
 from app.store.money.prices import Priced, PricedGpus
 from app.store.world import objects
 
-Spec: TypeAlias = Mapping[str, Any]
-
 
 def book(
-    connection: Connection, nodes: Mapping[str, Spec | None], gpu_types: Mapping[str, Spec | None], now: datetime
+    connection: Connection,
+    nodes: Mapping[str, WrittenSpec | None],
+    gpu_types: Mapping[str, WrittenSpec | None],
+    now: datetime,
 ) -> None:
     """Books nodes and GPU types as they are declared from now on; None for those that were deleted."""
     if not nodes and not gpu_types:
@@ -53,16 +53,16 @@ def book_missing(connection: Connection) -> int:
 
 
 def _types(
-    connection: Connection, nodes: Mapping[str, Spec | None], gpu_types: Mapping[str, Spec | None]
-) -> dict[str, Spec]:
+    connection: Connection, nodes: Mapping[str, WrittenSpec | None], gpu_types: Mapping[str, WrittenSpec | None]
+) -> dict[str, WrittenSpec]:
     """Returns the specs of these GPU types as they are declared now."""
     wanted = {str(spec["gpuType"]) for spec in nodes.values() if spec is not None} - gpu_types.keys()
     there = objects.get_many(connection, [Key(Kind.GPU_TYPE, "", name) for name in sorted(wanted)])
-    found: dict[str, Spec] = {key.name: stored.spec for key, stored in there.items()}
+    found: dict[str, WrittenSpec] = {key.name: stored.spec for key, stored in there.items()}
     return found | {name: spec for name, spec in gpu_types.items() if spec is not None}
 
 
-def _price_owned(name: str, spec: Spec, gpu_type: Spec) -> PricedGpus:
+def _price_owned(name: str, spec: WrittenSpec, gpu_type: WrittenSpec) -> PricedGpus:
     return PricedGpus(
         node=name,
         gpus=spec["gpus"],

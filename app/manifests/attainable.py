@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from app.manifests.fleet import PolicySpec
-from app.manifests.model import JSON, WrittenSpec
+from app.manifests.model import WrittenSpec
 from app.manifests.uncertain import profile_at
 
 EXEC_MARGIN: float = PolicySpec.model_fields["exec_margin"].default
@@ -39,7 +38,7 @@ def slo_condition(
     service: WrittenSpec,
     model: WrittenSpec,
     profiles: Iterable[WrittenSpec],
-    policy: Mapping[str, JSON] | None = None,
+    policy: WrittenSpec | None = None,
 ) -> SloCondition:
     """Returns the verdict from the specs of the service, its model, the model's profiles and the policy alone.
 
@@ -53,7 +52,7 @@ def slo_condition(
     if not admitted:
         return SloCondition("False", SloReason.NO_VARIANT, _no_variant(service, model))
     types: list[str] | None = service.get("gpuTypes")
-    quantile: Any = (policy or {}).get("profileQuantile", PROFILE_QUANTILE)
+    quantile = (policy or {}).get("profileQuantile", PROFILE_QUANTILE)
     if "ttftMs" in service["slo"]:
         return _tokens_condition(service, admitted, [profile_at(profile, quantile) for profile in profiles])
     fastest: tuple[float, str, str] | None = None
@@ -64,7 +63,7 @@ def slo_condition(
     if fastest is None:
         return _no_profile(service, admitted)
     exec_ms, variant, gpu_type = fastest
-    margin: Any = (policy or {}).get("execMargin", EXEC_MARGIN)
+    margin = (policy or {}).get("execMargin", EXEC_MARGIN)
     least = exec_ms * (1 + margin)
     slo = service["slo"]["latencyMs"]
     numbers = (

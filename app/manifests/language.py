@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -98,7 +98,7 @@ class TokensSpec(Spec):
 
 def slo_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
     """Yields what is wrong with the SLO of a service: it promises a latency, or times of tokens."""
-    slo: Any = spec.get("slo")
+    slo = spec.get("slo")
     if not isinstance(slo, dict):
         return
     promised = [field for field in ("ttftMs", "tpotMs") if field in slo]
@@ -129,7 +129,7 @@ def slo_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
 
 
 def _differs(spec: Mapping[str, JSON], field: str) -> bool:
-    value: Any = spec
+    value: object = spec
     for part in field.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     default = 1 if field == "burstiness" else 0

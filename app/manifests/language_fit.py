@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from app.manifests.faults import ManifestFault
 from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
@@ -30,7 +29,7 @@ def _service(spec: WrittenSpec, model: Mapping[str, JSON]) -> Iterator[tuple[str
     tokens = spec.get("tokens")
     if tokens is None:
         return
-    sizes: list[Any] = [variant["llm"] for variant in variants(model).values() if "llm" in variant]
+    sizes = [variant["llm"] for variant in variants(model).values() if "llm" in variant]
     if not sizes:
         message = f"no variant of Model {spec['model']} states llm, so that nothing is known of its tokens"
         yield "spec.slo.ttftMs", message, "latencyMs, or a Model whose variants state llm", spec["slo"].get("ttftMs")
@@ -42,7 +41,7 @@ def _service(spec: WrittenSpec, model: Mapping[str, JSON]) -> Iterator[tuple[str
 
 
 def _profile(spec: WrittenSpec, model: Mapping[str, JSON]) -> Iterator[tuple[str, str, str, JSON]]:
-    variant: Any = variants(model).get(spec["variant"])
+    variant = variants(model).get(spec["variant"])
     if variant is None or "iteration" not in spec:
         return
     if "llm" not in variant:

@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
-WrittenSpec: TypeAlias = Mapping[str, Any]  # of an object, as it was written and checked; its kind says what it has
+Free: TypeAlias = dict[str, Any]  # an object of JSON, whose fields those that wrote it have checked
+Fields: TypeAlias = Mapping[str, Any]  # the same, to be read only
+WrittenSpec: TypeAlias = Fields  # of an object, as it was written and checked; its kind says what it has
 
 API_VERSION = "gpuwright/v1"
 
@@ -71,7 +73,7 @@ class Manifest:
     kind: Kind
     tenant: str
     name: str
-    spec: dict[str, JSON]
+    spec: WrittenSpec
     labels: dict[str, str] = field(default_factory=dict)
     document: str = ""  # where it was read: `fleet.yaml#3`
 

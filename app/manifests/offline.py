@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from app.manifests import references
 from app.manifests.caps import find_unfit_caps
 from app.manifests.faults import ManifestFault, ManifestsRefused
 from app.manifests.language_fit import find_unfit
 from app.manifests.limits import OFFLINE
-from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
+from app.manifests.model import Key, Kind, Manifest, WrittenSpec
 from app.manifests.reader import Document, Media, read
 from app.manifests.validate import examine
 
@@ -25,7 +24,7 @@ class DeclaredFiles:
 
     manifests: Mapping[Key, Manifest]
 
-    def spec(self, key: Key) -> Mapping[str, JSON] | None:
+    def spec(self, key: Key) -> WrittenSpec | None:
         found = self.manifests.get(key)
         return found.spec if found else None
 
@@ -110,7 +109,7 @@ def _check_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
         for index, entry in enumerate(spec.get(field, ())):
             at = f"spec.{field}[{index}]"
             owner = world.spec(Key(kind, *entry[noun].split("/")))
-            node: Any = world.spec(Key(Kind.NODE, "", entry["node"]))
+            node = world.spec(Key(Kind.NODE, "", entry["node"]))
             if owner is None:
                 found.append(_fault(state, f"{at}.{noun}", f"there is no {kind} {entry[noun]}"))
             elif kind is Kind.SERVICE:
@@ -126,7 +125,7 @@ def _check_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
                     if gpu >= node["gpus"]:
                         message = f"Node {entry['node']} has no GPU {gpu}"
                         found.append(_fault(state, f"{at}.{name}", message, f"0..{node['gpus'] - 1}"))
-            gpu_type: Any = world.spec(Key(Kind.GPU_TYPE, "", node["gpuType"]))
+            gpu_type = world.spec(Key(Kind.GPU_TYPE, "", node["gpuType"]))
             clock = entry.get("clockMhz")
             if gpu_type and clock is not None and clock not in gpu_type["clocksMhz"]:
                 message = f"{clock:g} MHz is not a clock of {node['gpuType']}"

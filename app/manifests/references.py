@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from app.manifests.faults import ManifestFault, nearest, quote
 from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
@@ -106,10 +106,9 @@ def admits(kind: Kind, spec: Mapping[str, JSON], tenant: str) -> bool:
     return not tenant or not isinstance(tenants, list) or tenant in tenants
 
 
-def variants(spec: Mapping[str, JSON]) -> dict[str, Mapping[str, JSON]]:
+def variants(spec: WrittenSpec) -> dict[str, WrittenSpec]:
     """Returns a Model's variants by name."""
-    declared: Any = spec["variants"]
-    return {variant["name"]: variant for variant in declared}
+    return {variant["name"]: variant for variant in spec["variants"]}
 
 
 class ProfileOf(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.manifests.model import JSON, Manifest
+from app.manifests.model import JSON, Manifest, WrittenSpec
 
 MAX_ENTRIES = 256
 MAX_CHARACTERS = 200  # of an entry; longer values cannot be selected
@@ -37,7 +37,7 @@ def format_scalar(value: JSON) -> str:
     return "null" if value is None else str(value)
 
 
-def _leaves(path: str, mapping: dict[str, JSON], depth: int) -> Iterator[str]:
+def _leaves(path: str, mapping: WrittenSpec, depth: int) -> Iterator[str]:
     for key, value in mapping.items():
         if key in HIDDEN:
             continue

@@ -41,6 +41,6 @@ class Spec(BaseModel):
         yield from ()
 
 
-def number(value: JSON) -> float | None:
+def number(value: object) -> float | None:
     """Returns the value if it is a number, for rules that compare fields which may themselves be wrong."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from app.manifests.model import WrittenSpec
 from app.manifests.quantities import (
     Count,
     Exponent,
@@ -162,7 +163,7 @@ TABLES = frozenset({"pressure", "powerW", "memoryGib"})
 MOST = {"pressure": 1.0}
 
 
-def profile_at(profile: Mapping[str, Any], quantile: float) -> Mapping[str, Any]:
+def profile_at(profile: WrittenSpec, quantile: float) -> WrittenSpec:
     """Returns the profile, of a model or in a job, with numbers only: each the quantile of its value."""
     plain = dict(profile)
     for field, value in profile.items():
@@ -185,7 +186,7 @@ def profile_at(profile: Mapping[str, Any], quantile: float) -> Mapping[str, Any]
     return plain
 
 
-def _falling(curve: Mapping[str, Any], quantile: float) -> Mapping[str, float]:
+def _falling(curve: WrittenSpec, quantile: float) -> Mapping[str, float]:
     """Returns a curve of latencies; above q90 the spreads could let it rise with SM%, so it is raised to the left."""
     if not any(value.__class__ is dict for value in curve.values()):
         return curve

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from app.manifests import kinds
 from app.manifests.faults import ManifestFault, escape, nearest, quote, shown
+from app.manifests.kinds import Schema
 from app.manifests.model import JSON, Kind
 from app.manifests.units import number_meant, percentage_meant
 
@@ -54,7 +55,7 @@ UNION_TYPES = frozenset({"string_type", "bool_type", "int_type", "float_type"})
 
 
 def _fault(
-    kind: Kind, detail: Any, path: tuple[str | int, ...], field: str, is_key: bool, document: str
+    kind: Kind, detail: ErrorDetails, path: tuple[str | int, ...], field: str, is_key: bool, document: str
 ) -> ManifestFault:
     what, value, context = detail["type"], detail["input"], detail.get("ctx") or {}
     if what == "gpuwright":
@@ -99,7 +100,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:
+def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: JSON, document: str) -> ManifestFault:
     around = _branches(kinds.schema(kind), _schema_at(kind, path[:-1]))
     known = sorted({name for branch in around for name in branch.get("properties", ())})
     named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
@@ -108,7 +109,7 @@ def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: A
     return ManifestFault(document, field, message, named, shown(value), nearest(word, known))
 
 
-def _wrong_choice(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:
+def _wrong_choice(kind: Kind, path: tuple[str | int, ...], field: str, value: JSON, document: str) -> ManifestFault:
     node = _schema_at(kind, path)
     meant = nearest(value, node.get("enum", ())) if isinstance(value, str) else ""
     message = f"{quote(value)} is not one of the choices"
@@ -118,7 +119,7 @@ def _wrong_choice(kind: Kind, path: tuple[str | int, ...], field: str, value: An
 LENGTHS = {"too_short", "too_long", "string_too_long"}
 
 
-def _length_fault(detail: Any, document: str, field: str) -> ManifestFault:
+def _length_fault(detail: ErrorDetails, document: str, field: str) -> ManifestFault:
     what, value, context = detail["type"], detail["input"], detail.get("ctx") or {}
     if what == "too_short":
         noun = "list" if isinstance(value, list) else "mapping"
@@ -160,7 +161,7 @@ def _pattern(context: Mapping[str, object]) -> str:
     return "1..63 characters of letters, digits, -, _ and ., beginning and ending with a letter or digit"
 
 
-def _describe_allowed(node: Mapping[str, Any], value: JSON) -> str:
+def _describe_allowed(node: Schema, value: JSON) -> str:
     """Returns a text about what the schema allows in this place."""
     if "enum" in node:
         return ", ".join(str(choice) for choice in node["enum"])
@@ -201,16 +202,16 @@ def _description(kind: Kind, path: tuple[str | int, ...]) -> str:
     return ": ".join(part for part in (text, about) if part)
 
 
-def _schema_at(kind: Kind, path: Sequence[str | int]) -> Mapping[str, Any]:
+def _schema_at(kind: Kind, path: Sequence[str | int]) -> Schema:
     """Returns the schema at a path; empty if the path leads nowhere."""
     root = kinds.schema(kind)
-    node: Mapping[str, object] = root
+    node = root
     for part in path:
         node = _step(root, node, part)
     return _resolve(root, node)
 
 
-def _step(root: Mapping[str, object], node: Mapping[str, object], part: str | int) -> Mapping[str, object]:
+def _step(root: Schema, node: Schema, part: str | int) -> Schema:
     for candidate in _branches(root, node):
         if isinstance(part, int) and "items" in candidate:
             return candidate["items"]  # type: ignore[no-any-return]
@@ -224,14 +225,14 @@ def _step(root: Mapping[str, object], node: Mapping[str, object], part: str | in
     return {}
 
 
-def _branches(root: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _branches(root: Schema, node: Schema) -> Iterator[Schema]:
     node = _resolve(root, node)
     yield node
     for branch in (*node.get("anyOf", ()), *node.get("oneOf", ())):
         yield from _branches(root, branch)
 
 
-def _resolve(root: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(root: Schema, node: Schema) -> Schema:
     """Follows a reference, and drops `or null`, which no message recommends."""
     if "$ref" in node:
         about = {key: value for key, value in node.items() if key == "description"}

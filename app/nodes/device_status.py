@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
 from agents.contract.reports import Inventory
-from app.manifests.model import JSON, Key, Kind
+from app.manifests.model import JSON, Free, Key, Kind
 from app.nodes.detail import AilingGpu
 from app.nodes.devices import (
     cap_condition,
@@ -59,7 +58,7 @@ def update_device_statuses(connection: Connection, only: str = "") -> int:
         after = apply_inventory(before, inventories[news.node], news, types, now)
         if after is not before:
             decisions.append(ObjectDecision(Action.STATUS, before, after))
-        gpus: Any = before.status.get("gpus") or []
+        gpus = before.status.get("gpus") or []
         replaced += [(news.node, *gpu) for gpu in find_replaced(gpus, inventories[news.node])]
     write(connection, SYSTEM, decisions, latest)
     _record_replaced(connection, replaced)
@@ -71,11 +70,11 @@ def apply_inventory(
     before: StoredObject, inventory: Inventory, news: ReportedDevices, types: Types, now: datetime
 ) -> StoredObject:
     """Returns the node with its reported status; the same object where nothing has changed."""
-    listed: Any = before.status.get("gpus") or []
+    listed = before.status.get("gpus") or []
     ailing = msgspec.convert(news.gpus or [], list[AilingGpu])
     gpus = list_gpus(listed, inventory, ailing, int(str(before.spec.get("gpus"))))
-    reported: dict[str, JSON] = {
-        "gpus": gpus,  # type: ignore[dict-item]
+    reported: Free = {
+        "gpus": gpus,
         "templates": [*sorted(inventory.templates)],
         "admitted": msgspec.to_builtins(inventory.admitted),
         "agentVersion": inventory.agent_version,
@@ -87,7 +86,7 @@ def apply_inventory(
     if any(before.status.get(name) != value for name, value in reported.items()):
         after = replace(before, status={**before.status, **reported}, updated_at=now)
     after = set_condition(after, mismatch_condition(find_differences(before.spec, types, gpus, inventory)), now)
-    known: Any = before.status.get("conditions") or ()
+    known = before.status.get("conditions") or ()
     if "capW" in before.spec or any(condition["type"] == "CapsSettable" for condition in known):
         after = set_condition(after, cap_condition(before.spec, inventory), now)
     if inventory.metadata or any(condition["type"] == "MetadataBlocked" for condition in known):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
 
 from app.manifests import kinds
+from app.manifests.kinds import Schema as Schema
 from app.manifests.model import API_VERSION, Kind
-
-Schema: TypeAlias = dict[str, Any]
 
 NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", "maxLength": 63}
 KEPT: Schema = {

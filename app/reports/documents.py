@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict, cast
 from zoneinfo import ZoneInfo
 
 from msgspec import Meta
 
+from app.manifests.model import Free
 from app.store.money.report_queries import MoneyReport, ReportQuery
 from app.store.world.objects import rfc3339
 from app.wire import MomentText
 
-Row = Mapping[str, Any]
+Row = Free
 ReportTotal: TypeAlias = Annotated[
     dict[str, float | None], Meta(description="Sums by figure; empty where items are alternatives of each other")
 ]
@@ -71,7 +72,7 @@ def item(query: ReportQuery, report: MoneyReport, row: Row) -> ReportItemWire:
     """Returns a row; a report of money has OpenCost's fields."""
     properties = {camel(name): row[name] for name in query.by}
     values = {word(report, name): row[name] for name in report.values}
-    wire: dict[str, Any] = {"name": name_of(row, query.by), "properties": properties}
+    wire: dict[str, object] = {"name": name_of(row, query.by), "properties": properties}
     if query.grain:
         wire["start"] = local(row["period"], query.zone)
     if TOTAL in values:
@@ -87,9 +88,9 @@ def name_of(row: Row, by: Sequence[str]) -> str:
     return "/".join([unheld, *parts] if unheld else parts) or (UNNAMED if by else "total")
 
 
-def total(report: MoneyReport, rows: Sequence[Row]) -> dict[str, Any]:
+def total(report: MoneyReport, rows: Sequence[Row]) -> Free:
     """Sums up the figures; nothing where rows are alternatives of each other, as baselines are."""
-    sums: dict[str, Any] = {}
+    sums: Free = {}
     for name in () if report.always else report.values:
         if name in SUMS:
             known = [row[name] for row in rows if row[name] is not None]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
-from typing import Any
 from zoneinfo import ZoneInfo
 
+from app.manifests.model import Free
 from app.reports.documents import UNHELD_KINDS, utc
 from app.store.money.report_queries import MoneyReport, ReportQuery
 
-Row = Mapping[str, Any]
+Row = Free
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets take a cell that begins so for a formula
 
 FOCUS_BY = ("tenant", "service", "job", "node", "gpu_type", "region", "purchase", "kind")

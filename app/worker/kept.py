@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import copyreg
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import BytesIO
-from typing import Any
 
 MOST_KEPT = 2  # of each class
 
-_received: dict[tuple[str, int], Any] = {}  # the worker's own side, which has one parent
+_received: dict[tuple[str, int], object] = {}  # the worker's own side, which has one parent
 
 
 class KeptObjects:
     """Pickles orders for one worker, and knows which objects of these classes it has."""
 
-    def __init__(self, *classes: type[Any]) -> None:
-        self._sent: dict[type[Any], list[Any]] = {cls: [] for cls in classes}
+    def __init__(self, *classes: type) -> None:
+        self._sent: dict[type, list[object]] = {cls: [] for cls in classes}
         self._count = dict.fromkeys(classes, 0)
 
     def pickle_order(self, order: object) -> bytes:
@@ -45,7 +44,13 @@ class KeptObjects:
         return _keep, (cls.__name__, at, *parts[:3])
 
 
-def _keep(name: str, at: int, create: Callable[..., Any], arguments: tuple[Any, ...], state: Any = None) -> Any:
+def _keep(
+    name: str,
+    at: int,
+    create: Callable[..., object],
+    arguments: tuple[object, ...],
+    state: Mapping[str, object] | None = None,
+) -> object:
     """Makes an object as `pickle` does, and keeps it."""
     made = _received[name, at] = create(*arguments)
     if hasattr(made, "__setstate__"):
@@ -55,5 +60,5 @@ def _keep(name: str, at: int, create: Callable[..., Any], arguments: tuple[Any, 
     return made
 
 
-def _recall(name: str, at: int) -> Any:
+def _recall(name: str, at: int) -> object:
     return _received[name, at]

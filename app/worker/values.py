@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Callable
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any
 
 
-def pickle_by_values(*classes: type[Any]) -> None:
+def pickle_by_values(*classes: type) -> None:
     """Has objects of these dataclasses, of several fields each, pickled as a call of their class.
 
     By default a frozen dataclass with slots is written and read field by field, which takes three times as long.
@@ -17,6 +17,6 @@ def pickle_by_values(*classes: type[Any]) -> None:
         copyreg.pickle(cls, _reducer(cls))
 
 
-def _reducer(cls: type[Any]) -> Any:
+def _reducer(cls: type) -> Callable[[object], tuple[type, tuple[object, ...]]]:
     values = attrgetter(*(field.name for field in fields(cls)))
     return lambda made: (cls, values(made))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -31,12 +30,11 @@ def find_not_startable(connection: Connection, found: StoredObject) -> list[str]
 
 
 def _own(found: StoredObject) -> Iterator[tuple[str, OwnRuntime]]:
-    spec: Any = found.spec
     holders: list[tuple[str, JSON]] = []
     if found.key.kind is Kind.MODEL:
-        holders = [(f"variant {variant['name']}: ", variant.get("runtime")) for variant in spec["variants"]]
+        holders = [(f"variant {variant['name']}: ", variant.get("runtime")) for variant in found.spec["variants"]]
     elif found.key.kind is Kind.JOB:
-        holders = [("", spec.get("runtime"))]
+        holders = [("", found.spec.get("runtime"))]
     for place, runtime in holders:
         own = own_runtime(runtime)
         if own is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -91,7 +91,7 @@ def most_per_gpu(
     return best
 
 
-def _slo(service: StoredObject) -> Mapping[str, Any]:
+def _slo(service: StoredObject) -> WrittenSpec:
     slo: Any = service.spec["slo"]
-    found: Mapping[str, Any] = slo
+    found: WrittenSpec = slo
     return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
+from app.manifests.model import Free
 from app.store.world.objects import StoredObject, rfc3339
 
 
@@ -34,7 +35,7 @@ class ObjectCondition:
 
 def set_condition(stored: StoredObject, found: ConditionFields, now: datetime) -> StoredObject:
     """Returns the object with this condition, or the object itself if it has the condition already."""
-    conditions: list[Any] = list(stored.status.get("conditions", []))  # type: ignore[arg-type]
+    conditions: list[Free] = stored.status.get("conditions", [])
     known = next((c for c in conditions if c["type"] == found.type), None)
     fields = {"status": found.status, "reason": found.reason, "message": found.message}
     if known and all(known[name] == value for name, value in fields.items()):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
 from app.manifests import attainable
-from app.manifests.model import Key, Kind
+from app.manifests.model import Key, Kind, WrittenSpec
 from app.store.world import objects
 from app.store.world.objects import Selection, StoredObject
 from app.world.conditions import set_condition
@@ -40,7 +39,7 @@ def follow(connection: Connection, decisions: Sequence[ObjectDecision], now: dat
         admitted = model.admits if model else None
         if stored.admits != admitted and _lives(stored.key, moved):
             changed[stored.key] = _move(moved, replace(stored, admits=admitted, updated_at=now), stored)
-    of_model: dict[str, list[Mapping[str, Any]]] = {}
+    of_model: dict[str, list[WrittenSpec]] = {}
     for stored in profiles.values():
         if _lives(stored.key, moved):
             of_model.setdefault(str(stored.spec["model"]), []).append(stored.spec)

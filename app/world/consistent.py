@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection
 
@@ -14,10 +14,10 @@ from app.manifests.apart import find_unseparated, keeps_apart
 from app.manifests.caps import find_unfit_caps, wrong_caps
 from app.manifests.faults import ManifestFault, quote
 from app.manifests.language_fit import find_unfit
-from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.model import JSON, Free, Key, Kind, Manifest
 from app.problem import HttpProblem
 from app.store.world import objects, references
-from app.store.world.objects import Selection
+from app.store.world.objects import Selection, StoredObject
 from app.world.decisions import Action, ObjectDecision
 
 MOST_NAMED = 100
@@ -104,7 +104,7 @@ def foreign(manifests: Sequence[Manifest], currency: str) -> list[ManifestFault]
     """Returns budgets in another currency than that of the prices; none if `currency` is empty."""
     found: list[ManifestFault] = []
     for manifest in manifests:
-        budget: Any = manifest.spec.get("budget") if manifest.kind is Kind.TENANT else None
+        budget = manifest.spec.get("budget") if manifest.kind is Kind.TENANT else None
         named = (budget or {}).get("currency") or currency
         if currency and named != currency:
             found.append(
@@ -133,7 +133,7 @@ def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set
 
 
 def _refuse_orphans(
-    connection: Connection, principal: Principal, deleted: Mapping[Key, Any], rewritten: set[Any]
+    connection: Connection, principal: Principal, deleted: Mapping[Key, StoredObject], rewritten: set[UUID]
 ) -> None:
     """Refuses to delete an object with referrers, unless they are deleted or declared again as well."""
     going = {stored.uid for stored in deleted.values()} | rewritten
@@ -195,11 +195,11 @@ def _check_models(
     ]
 
 
-def _visible(principal: Principal, referrers: Iterable[Key]) -> list[dict[str, Any]]:
+def _visible(principal: Principal, referrers: Iterable[Key]) -> list[Free]:
     """Returns the referrers that this principal may see; those of other tenants are only counted."""
     distinct = sorted(set(referrers))
     own = [key for key in distinct if not principal.tenant or key.tenant in ("", principal.tenant)]
-    visible: list[dict[str, Any]] = []
+    visible: list[Free] = []
     for key in own[:MOST_NAMED]:
         named = {"kind": str(key.kind), "tenant": key.tenant, "name": key.name}
         visible.append({name: value for name, value in named.items() if value})

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, require
 from app.manifests.faults import ManifestFault
-from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.model import JSON, Free, Key, Kind, Manifest
 from app.manifests.reader import Document
 from app.manifests.validate import validate
 from app.problem import HttpProblem
@@ -195,7 +194,7 @@ def _left_out(connection: Connection, manifests: Sequence[Manifest], prune: Prun
     return left_out
 
 
-def merge_patch(wire: Mapping[str, Any], change: Mapping[str, JSON], key: Key) -> Manifest:
+def merge_patch(wire: Free, change: Mapping[str, JSON], key: Key) -> Manifest:
     """Returns the manifest that a patch makes of an object; its name and tenant stay."""
     known = {name: wire[name] for name in ("apiVersion", "kind", "spec")}
     known["metadata"] = {name: wire["metadata"][name] for name in ("name", "labels")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -52,7 +51,7 @@ class NodeOccupant:
     assigned: bool
     stage: str  # of its copy; empty: none runs
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         return {
             "node": self.node,
             "instance": self.instance,
@@ -74,7 +73,7 @@ class DeletionCost:
     jobs: tuple[str, ...]
     requests_per_second: float
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         return {
             "instances": self.instances,
             "services": list(self.services),

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from app.access import Principal
 from app.ledger.booking import book
-from app.manifests.model import Kind, Manifest
+from app.manifests.model import Kind, Manifest, WrittenSpec
 from app.manifests.references import list_references
 from app.store.access import tokens
 from app.store.database import clock, versions
@@ -120,7 +120,7 @@ def _retire_nodes(connection: Connection, actor: Actor, nodes: Sequence[str]) ->
 
 def _book(connection: Connection, decisions: Sequence[ObjectDecision]) -> None:
     """Records the declared prices of GPUs, and the GPUs that are paid for, from now on."""
-    declared: dict[Kind, dict[str, Any]] = {Kind.NODE: {}, Kind.GPU_TYPE: {}}
+    declared: dict[Kind, dict[str, WrittenSpec | None]] = {Kind.NODE: {}, Kind.GPU_TYPE: {}}
     for decision in decisions:
         if decision.action in VERBS and decision.key.kind in declared:
             declared[decision.key.kind][decision.key.name] = decision.after.spec if decision.after else None

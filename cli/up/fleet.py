@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.manifests.model import WrittenSpec
 from cli.up.children import Children, Say
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class DeclaredFleet:
 
     nodes: tuple[str, ...]
     real_node: str = ""
-    real_spec: dict[str, Any] | None = None
+    real_spec: WrittenSpec | None = None
     load: tuple[str, ...] = ()  # of the real node, as simulation.real.load_generator takes it
     real_services: tuple[str, ...] = ()
     truth: tuple[str, ...] = ()  # how fast its GPUs really are, as simulation.live takes it
@@ -134,7 +135,7 @@ def _add_real_node(world: DeclaredFiles) -> DeclaredFleet:
     kind = REAL_KINDS[real_nodes[node]] if node else ""
     models: dict[str, str] = {}
     for manifest in world.of(Kind.MODEL):
-        variants: Any = manifest.spec["variants"]
+        variants = manifest.spec["variants"]
         for runtime in (variant.get("runtime") or {} for variant in variants):
             if runtime.get("template") in REAL_KINDS:
                 models[manifest.name] = runtime["args"]["model"]
@@ -174,7 +175,7 @@ def _driver(
     gpu_type = problem.gpu_types[fleet.real_spec["gpuType"]]
     plays = {}
     for manifest in world.of(Kind.MODEL):
-        variants: Any = manifest.spec["variants"]
+        variants = manifest.spec["variants"]
         for variant in variants:
             runtime = variant.get("runtime") or {}
             if runtime.get("template") == REAL_TEMPLATE:

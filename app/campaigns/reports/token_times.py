@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from app.campaigns.reports.figures import ToolReport, number
 from app.campaigns.reports.load_tools import find_stated_loads, read_object, unit_ms
+from app.manifests.model import Free
 
 LARGEST = 1e9
 
@@ -75,7 +75,7 @@ def _add_rate(report: ToolReport, means: TokenReport, place: dict[str, object], 
     return replace(means, rate_per_second=rate, seconds=seconds)
 
 
-def _mean_ms(report: ToolReport, document: dict[str, Any], name: str) -> float:
+def _mean_ms(report: ToolReport, document: Free, name: str) -> float:
     mean = _mean(report, document, name)
     return mean * unit_ms(report, name, document[name])
 

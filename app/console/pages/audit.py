@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -17,6 +16,7 @@ from app.console.links import subject_link
 from app.console.page_answer import show
 from app.console.page_request import PageQuery, read_text
 from app.console.visitor import Viewer
+from app.manifests.model import Free
 from app.store.access import tokens
 from app.store.database import clock
 from app.store.world import audit
@@ -47,7 +47,7 @@ def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     number = query.before if query.before.isascii() and query.before.isdigit() and len(query.before) < 19 else ""
     wanted = AuditFilter(principal=query.principal, verb=query.verb, kind=query.kind, name=query.name)
 
-    def read(connection: Connection) -> tuple[datetime, list[dict[str, object]], dict[str, str]]:
+    def read(connection: Connection) -> tuple[datetime, list[Free], dict[str, str]]:
         rows = audit.page(connection, int(number or NEWEST), PAGE_ROWS + 1, wanted)
         return clock.moment(connection), rows, tokens.labels(connection, {row["principal"] for row in rows})
 
@@ -58,17 +58,17 @@ def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     )  # fmt: skip
 
 
-def _line(row: Mapping[str, Any]) -> dict[str, Any]:
+def _line(row: Free) -> dict[str, object]:
     """Returns an entry with the address of its object, and what was there before and after as text."""
     name = f"{row['tenant']}/{row['name']}" if row["tenant"] else row["name"]
-    kind = {"Cordon": "Node"}.get(row["kind"], row["kind"])
+    kind = "Node" if row["kind"] == "Cordon" else row["kind"]
     link = subject_link(kind, f"p{name}" if kind == "Plan" else name) if name else ""
     states = {when: _text(row[when]) for when in ("before", "after") if row[when] is not None}
     detail = row["detail"][:LONGEST_DETAIL]
     return {**row, "full_name": name, "link": link, "states": states, "detail": detail, "gpus": _gpus(row)}
 
 
-def _gpus(row: Mapping[str, Any]) -> str:
+def _gpus(row: Free) -> str:
     """Returns `GPU 1` where a cordon or drain was of that GPU alone; empty where it was of the whole node."""
     before = (row["before"] or {}).get("cordons", ())
     places = [line.get("gpu") for line in (row["after"], *before) if line] if row["kind"] == Noun.CORDON else []

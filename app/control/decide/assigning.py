@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
 from agents.contract.runtimes import OwnRuntime, own_runtime
@@ -18,7 +17,7 @@ from app.control.domain.specs import JOB_TEMPLATE, Spec, is_preemptible, job_tem
 from app.control.formulate.question import Question
 from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec
-from app.manifests.model import Kind
+from app.manifests.model import Free, Kind
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Profile, Service
 
@@ -56,7 +55,7 @@ def assign_plan(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str,
     for node, instance in question.pinned:
         by_node[node].append(instance)
     swapped = jobs_in_host_memory(snapshot, question, plan, specs)
-    policy: Any = specs.get(("Policy", "", "default"), {})
+    policy = specs.get(("Policy", "", "default"), {})
     fields = PolicySpec.model_fields
     handover = policy.get("handover", fields["handover"].default)
     seconds = float(policy.get("handoverSeconds", fields["handover_seconds"].default))
@@ -110,7 +109,7 @@ class _Shape:
     """The template, arguments and batch frame of a variant, batch and memory on one GPU type."""
 
     template: str
-    args: dict[str, Any] | None
+    args: Free | None
     own: OwnRuntime | None
     batch: Frame
 
@@ -163,8 +162,8 @@ def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> Assi
     )
 
 
-def _runtime(model: Spec, variant: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next((spec for spec in model.get("variants", ()) if spec["name"] == variant), {})
+def _runtime(model: Spec, variant: str) -> Spec:
+    found: Spec = next((spec for spec in model.get("variants", ()) if spec["name"] == variant), {})
     return found.get("runtime") or {}
 
 
@@ -186,7 +185,7 @@ def _job(id_: str, placed: PlacedJob, problem: Problem, specs: Specs) -> Assigne
     spec = specs.get(("Job", tenant, name), {})
     runtime = spec.get("runtime") or {}
     own = own_runtime(runtime)
-    args: dict[str, Any] | None = None
+    args: Free | None = None
     if own is None:
         args = dict(runtime.get("args") or {})
         if isinstance(spec.get("requests"), str):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isclose
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.control.domain.desired import Desired
-from app.manifests.model import JSON
+from app.manifests.model import JSON, Fields
 from solvers.planning.batches.batch import Batch
 from solvers.planning.judge import Verdict
 from solvers.planning.plan import Plan
@@ -71,7 +71,7 @@ class Draft:
 
     order: SolverOrder
     outcome: SolveOutcome
-    counted: Mapping[str, Any] = field(default_factory=dict)  # as JSON
+    counted: Fields = field(default_factory=dict)  # as JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.control.domain.decision import PlanState
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.snapshot import DeclaredObject
+from app.manifests.model import Fields
 from app.store.fleet.load_news import LoadNews
 from app.store.plans import plans
 from app.store.plans.job_states import JobRow
@@ -36,7 +36,7 @@ class RolloutProgress:
     """The progress of a rollout."""
 
     state: PlanState
-    rollout: Mapping[str, Any]
+    rollout: Fields
     message: str | None = None
     desired: Desired | None = None  # the state that was reached, where it differs from the plan's
 

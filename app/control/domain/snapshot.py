@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.desired import NodeDesired
 from app.control.domain.regret import NO_REGRETS, RegretAccounts
+from app.manifests.model import WrittenSpec
 from solvers.planning.measured import MeasuredInstance
 
 SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
@@ -23,7 +24,7 @@ class DeclaredObject:
     kind: str
     tenant: str
     name: str
-    spec: dict[str, Any]
+    spec: WrittenSpec
 
     @property
     def full_name(self) -> str:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from app.manifests.fleet import PolicySpec
+from app.manifests.model import WrittenSpec
 from app.manifests.prices import price_per_hour
 from app.manifests.quantities import Purchase
 from app.manifests.served import ProfileSpec
 from app.manifests.uncertain import value_at
 from app.manifests.work import JobSpec, ServiceSpec
 
-Spec: TypeAlias = Mapping[str, Any]
+Spec: TypeAlias = WrittenSpec
 
 START_SECONDS = float(ProfileSpec.model_fields["start_seconds"].default)  # also of a copy without a profile
 JOB_TEMPLATE, BATCH_TEMPLATE = "gpuwright-train", "gpuwright-batch"

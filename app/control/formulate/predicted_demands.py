@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from app.control.domain.specs import Spec, unit_of
-from app.manifests.model import Manifest
+from app.manifests.model import Free, Manifest
 from app.manifests.uncertain import MEAN_QUANTILE, profile_at
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def complete_jobs(jobs: Sequence[Manifest]) -> list[Manifest]:
 def _completed(job: Manifest, by_type: Mapping[str, tuple[PredictedDemand, Spec]]) -> Manifest:
     if not by_type:
         return job
-    profiles: dict[str, Any] = {
+    profiles: Free = {
         gpu_type: {**profile, **by_type[gpu_type][1]} if gpu_type in by_type else profile
         for gpu_type, profile in _profiles(job).items()
     }

@@ -259,7 +259,7 @@ def _job(manifest: Manifest, units_left: Mapping[str, float], quantile: float) -
 
 def _units_left(states: list[Manifest]) -> dict[str, float]:
     """Returns the remaining steps or requests of running jobs, where the State gives them."""
-    entries: list[Spec] = [entry for state in states for entry in state.spec.get("jobs", ())]  # type: ignore
+    entries: list[Spec] = [entry for state in states for entry in state.spec.get("jobs", ())]
     return {entry["job"]: entry[units] for entry in entries for units in ("steps", "requests") if units in entry}
 
 

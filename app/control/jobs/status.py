@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from app.control.jobs.ends import predict_end, soonest_end
 from app.control.jobs.state import WAITING, JobPhase, JobState, JobWork
+from app.manifests.model import Free
 
 
-def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
+def job_status(state: JobState, work: JobWork, now: datetime) -> Free:
     """Returns the status of a job's object; times in RFC 3339, without unknown values."""
     end = predict_end(state, work, now)
     found: dict[str, object] = {

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
-from typing import Any
 
 import msgspec
 
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.snapshot import SILENT_SECONDS, NodeState, NodeStatus
+from app.manifests.model import Free
 from app.nodes.detail import AilingGpu
 from app.nodes.devices import MISSING, OTHER_DEVICES
 from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
@@ -66,7 +66,7 @@ def _node_status(
     patience: Patience,
     is_unheard: bool,
 ) -> NodeStatus:
-    gpus: list[dict[str, Any]] = row.status.get("gpus") or []
+    gpus: list[Free] = row.status.get("gpus") or []
     mismatch = any(
         (condition["type"], condition["status"], condition["reason"]) == ("InventoryMismatch", "True", OTHER_DEVICES)
         for condition in row.status.get("conditions", ())

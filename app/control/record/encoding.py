@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Any
 
 import msgspec
 
 from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.snapshot import Snapshot
 from app.control.solve.versions import versions
+from app.manifests.model import Free
 from app.store.plans import plans
 from solvers.planning.plan import Plan
 
@@ -36,7 +36,7 @@ def snapshot_parts(snapshot: Snapshot) -> list[bytes]:
 def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
     """Joins the parts of a snapshot."""
     *rest, in_force = bodies
-    fields: dict[str, Any] = {"declared": [], "in_force": msgspec.json.decode(in_force)}
+    fields: Free = {"declared": [], "in_force": msgspec.json.decode(in_force)}
     for body in rest:
         for name, value in msgspec.json.decode(body).items():
             fields[name] = fields[name] + value if name == "declared" else value

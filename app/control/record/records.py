@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -14,6 +13,7 @@ from app.control.domain.decision import Draft
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.record.encoding import join_snapshot
+from app.manifests.model import Fields
 from app.store.plans import pieces, plans
 from solvers.planning.plan import Plan
 
@@ -32,8 +32,8 @@ class RecordedPlan:
     drafts: tuple[Draft, ...]
     outcome: str
     versions: Mapping[str, str]
-    held_back: Sequence[Mapping[str, Any]]
-    row: Mapping[str, Any]
+    held_back: Sequence[Fields]
+    row: Fields
 
 
 def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
@@ -43,7 +43,7 @@ def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
         return None
     body, desired = bytes(row["body"]), bytes(row["desired"])
     found = pieces.get(connection, [body, desired])
-    solved: Mapping[str, Any] = row["solved_by"]
+    solved: Fields = row["solved_by"]
     return RecordedPlan(
         generation=generation,
         at=row["at"],

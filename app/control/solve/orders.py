@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.specs import Spec
 from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
 from solvers.planners.names import JOINT
@@ -186,7 +187,7 @@ def repeat_plan(order: Repeat) -> SolverAnswer:
 def _repeat_plan(order: Repeat) -> SolverAnswer:
     from solvers.planners.ask import find_plan
 
-    counted: Mapping[str, Any] = order.counted
+    counted: Spec = order.counted
     problem = set_knowledge(set_horizon(order.problem, counted["horizonMinutes"]), counted["knowledge"])
     budget = SolveBudget(None, counted["work"], counted["seed"])
     found = find_plan(problem, counted["planner"], budget, bounds=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log2
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
@@ -13,7 +13,7 @@ from app.access import Principal, Scope
 from app.control.domain.events import NewEvent, event_of
 from app.control.measure import metrics
 from app.control.tell.conditions import Statement
-from app.manifests.model import JSON, Key
+from app.manifests.model import JSON, Fields, Key
 from app.store.database import clock, lease, versions
 from app.store.database.database import Database
 from app.store.world import events, objects
@@ -122,8 +122,9 @@ def _merge(before: Mapping[str, JSON], status: ObjectStatus) -> dict[str, JSON]:
 
 def _find_events(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
     """Returns an event where the condition has changed; a condition that is good from the start has none."""
-    conditions: list[Any] = list(before.status.get("conditions", []))  # type: ignore[arg-type]
-    known = next((condition for condition in conditions if condition["type"] == statement.type), None)
+    known = next(
+        (condition for condition in before.status.get("conditions", ()) if condition["type"] == statement.type), None
+    )
     was = (known["status"], known["reason"]) if known else None
     if was == (statement.status, statement.reason) or "Unknown" in (statement.status, was and was[0]):
         return ()
@@ -133,7 +134,7 @@ def _find_events(before: StoredObject, statement: Statement) -> Sequence[NewEven
     return [event_of(statement.why, statement.message, kind=str(key.kind), tenant=key.tenant, name=key.name)]
 
 
-def make_job_status(status: Mapping[str, Any]) -> ObjectStatus:
+def make_job_status(status: Fields) -> ObjectStatus:
     """Returns the status of a job.
 
     It is new when a condition changes, after another hundredth of the job, and once its speed is known or has doubled.

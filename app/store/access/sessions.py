@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
-from app.store.database.database import statement
+from app.store.database.database import SqlRow, statement
 
 # The API accepts ASCII labels only, so no token made there has one of these.
 SESSION = "console · session"
@@ -118,7 +117,7 @@ def redeem(
     return _open(connection, connection.execute(REDEEM, values).one_or_none())
 
 
-def _open(connection: Connection, row: Row[Any] | None) -> SessionRow | None:
+def _open(connection: Connection, row: SqlRow | None) -> SessionRow | None:
     """Returns the new session, and ends the oldest sessions of its token that are too many."""
     if row is None:
         return None

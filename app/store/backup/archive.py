@@ -9,9 +9,10 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import psycopg
+
+from app.manifests.model import Free
 
 FORMAT = 1
 PIECE_BYTES = 4 * 1024 * 1024
@@ -70,20 +71,20 @@ class Pieces:
             yield read_content(self._archive, self._next)
             self._next = self._archive.next()
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Free:
         if self._next is None or self._next.name != "manifest.json":
             raise ValueError("it ends too early" if self._next is None else f"unexpected {self._next.name}")
         return parse_json(self._archive, self._next)
 
 
-def first_json(archive: tarfile.TarFile, name: str) -> dict[str, Any]:
+def first_json(archive: tarfile.TarFile, name: str) -> Free:
     member = archive.next()
     if member is None or member.name != name:
         raise ValueError(f"it does not begin with {name}")
     return parse_json(archive, member)
 
 
-def parse_json(archive: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
+def parse_json(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Free:
     if member.size > HEADER_BYTES:
         raise ValueError(f"{member.name} is too large")
     parsed = json.loads(read_content(archive, member))

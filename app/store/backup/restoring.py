@@ -5,15 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from psycopg import Copy, sql
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
+from app.manifests.model import Free
 from app.store.backup.archive import (
     DAMAGE,
     FORMAT,
@@ -128,7 +128,7 @@ def _copy_in(connection: Connection, table: str, columns: list[str], pieces: Ite
     return result
 
 
-def _set_sequences(connection: Connection, sequences: dict[str, dict[str, Any]]) -> None:
+def _set_sequences(connection: Connection, sequences: Mapping[str, Free]) -> None:
     ours = set(connection.execute(SEQUENCES).scalars())
     for name in sorted(ours & sequences.keys()):
         value, called = int(sequences[name]["lastValue"]), bool(sequences[name]["isCalled"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from psycopg import Cursor, sql
 from sqlalchemy import Connection
 
@@ -48,8 +46,8 @@ NO_LIMITS = statement(
 )
 
 
-def raw_cursor(connection: Connection) -> Cursor[Any]:
-    cursor: Cursor[Any] = connection.connection.driver_connection.cursor()  # type: ignore[union-attr]
+def raw_cursor(connection: Connection) -> Cursor:
+    cursor: Cursor = connection.connection.driver_connection.cursor()  # type: ignore[union-attr]
     return cursor
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from psycopg import sql
 from sqlalchemy import Connection, create_engine
@@ -100,7 +99,7 @@ def _copy_out(connection: Connection, table: str, columns: list[str]) -> Iterato
         yield b"".join(held)
 
 
-def _sequence_state(connection: Connection, sequence: str) -> dict[str, Any]:
+def _sequence_state(connection: Connection, sequence: str) -> dict[str, object]:
     query = f"SELECT last_value, is_called FROM {quote_name(connection, sequence)}"
     row = connection.execute(statement("sequence_standing", query)).one()
     return {"lastValue": row.last_value, "isCalled": row.is_called}

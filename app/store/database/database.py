@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from threading import BoundedSemaphore
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors as pg
-from sqlalchemy import Connection, TextClause, event, text
+from sqlalchemy import Connection, Row, TextClause, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -20,6 +20,7 @@ from app.store.database import guards, simulated
 from app.store.database.pool import POOL_WAIT_SECONDS, create_pool
 
 T = TypeVar("T")
+SqlRow: TypeAlias = Row[*tuple[Any, ...]]  # its columns are those of its statement
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import psycopg
 from psycopg.rows import TupleRow
@@ -54,7 +54,7 @@ def _connect(url: str) -> psycopg.Connection[TupleRow]:
 
 
 def _server_version(connection: psycopg.Connection[TupleRow]) -> DatabaseFinding:
-    number = int(_value(connection, "SHOW server_version_num"))
+    number = int(str(_value(connection, "SHOW server_version_num")))
     version = str(_value(connection, "SHOW server_version"))
     if number < OLDEST * 10_000:
         return DatabaseFinding("server version", version, "wrong", f"gpuwright needs Postgres {OLDEST} or newer")
@@ -134,6 +134,6 @@ def _listening(notified: bool, own_url: bool, pooled: bool) -> DatabaseFinding:
     return DatabaseFinding("LISTEN", "receives nothing", "note", advice)
 
 
-def _value(connection: psycopg.Connection[TupleRow], query: str) -> Any:
+def _value(connection: psycopg.Connection[TupleRow], query: str) -> object:
     row = connection.execute(query.encode()).fetchone()
     return row[0] if row else None

@@ -7,8 +7,10 @@ import time
 from typing import Any
 
 import msgspec
+import psycopg
 from psycopg.types.json import set_json_dumps, set_json_loads
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import ExecutionContext
 
 from app.store.database import guards
 from app.store.database.urls import sqlalchemy_url
@@ -31,7 +33,7 @@ set_json_loads(msgspec.json.decode)
 
 def create_pool(url: str, *, pool_size: int, direct: bool, slow_query_ms: float) -> Engine:
     """Connects when it is first used. `direct` means that there is no pooler in between."""
-    connect: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "gpuwright", **LINK}
+    connect: dict[str, object] = {"connect_timeout": CONNECT_SECONDS, "application_name": "gpuwright", **LINK}
     if not direct:
         connect["prepare_threshold"] = None  # prepared statements collide behind a pooler
     engine = create_engine(
@@ -47,7 +49,9 @@ def create_pool(url: str, *, pool_size: int, direct: bool, slow_query_ms: float)
         event.listen(engine, "connect", _guard_session)
     slow_seconds = slow_query_ms / 1000
 
-    def log_if_slow(conn: Connection, _cur: Any, sql: str, _par: Any, context: Any, _many: bool) -> None:
+    def log_if_slow(
+        conn: Connection, _cur: object, sql: str, _par: object, context: ExecutionContext | None, _many: bool
+    ) -> None:
         seconds = time.perf_counter() - conn.info.get("started", time.perf_counter())
         if seconds >= slow_seconds:
             name = context.execution_options.get("statement", sql[:80]) if context else sql[:80]
@@ -58,11 +62,11 @@ def create_pool(url: str, *, pool_size: int, direct: bool, slow_query_ms: float)
     return engine
 
 
-def _guard_session(dbapi_connection: Any, _record: Any) -> None:
+def _guard_session(dbapi_connection: psycopg.Connection, _record: object) -> None:
     with dbapi_connection.cursor() as cursor:
-        cursor.execute(guards.OF_SESSION)
+        cursor.execute(guards.OF_SESSION.encode())
     dbapi_connection.commit()
 
 
-def _note_start(conn: Connection, *_: Any) -> None:
+def _note_start(conn: Connection, *_: object) -> None:
     conn.info["started"] = time.perf_counter()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
+from psycopg import Cursor
 from sqlalchemy import Connection
 
 CALL = "moment()"
@@ -24,7 +24,9 @@ def moment_of(connection: Connection) -> datetime | None:
     return moment
 
 
-def give_moment(connection: Connection, cursor: Any, sql: str, values: Any, _context: Any, _many: bool) -> Any:
+def give_moment(
+    connection: Connection, cursor: Cursor, sql: str, values: object, _context: object, _many: bool
+) -> tuple[str, object]:
     """Returns a statement and its values with the simulation's time in both, so that no other statement sets it."""
     moment = moment_of(connection)
     if moment is None or (CALL not in sql and VIEWS not in sql):

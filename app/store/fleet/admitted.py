@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 ADMITTED = statement(
@@ -27,7 +27,7 @@ ADMITTED = statement(
 class ReportedAllowList:
     """One allow-list, how many nodes reported it, and the first of them."""
 
-    admitted: Sequence[dict[str, Any]]
+    admitted: Sequence[Free]
     nodes: int
     node: str
 

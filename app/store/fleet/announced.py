@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
-from app.store.database.database import statement
+from app.manifests.model import Fields, Free
+from app.store.database.database import T, statement
 from app.store.fleet import cordons, endpoints, observed
 from app.store.fleet.cordons import Cordon
 from app.store.fleet.endpoints import GatewayLimit
@@ -53,7 +53,7 @@ class Announced:
     jobs: Sequence[JobRow]
     limits: Mapping[str, GatewayLimit]  # by service
     idle: Mapping[str, float]  # by node that was found empty: for how many seconds
-    money: Mapping[str, Any]  # the advice about what to give back and to rent
+    money: Fields  # the advice about what to give back and to rent
     plan_state: str | None  # None: the plan is not stored
 
 
@@ -70,10 +70,10 @@ def read(connection: Connection, generation: int) -> Announced:
             for limit in _decode(row.limits, list[_Limit], [])
         },
         idle=_decode(row.idle, dict[str, float], {}),
-        money=_decode(row.money, dict[str, Any], {}),
+        money=_decode(row.money, Free, {}),
         plan_state=row.state,
     )
 
 
-def _decode(found: str | None, kind: Any, nothing: Any) -> Any:
+def _decode(found: str | None, kind: type[T], nothing: T) -> T:
     return nothing if found is None else msgspec.json.decode(found, type=kind)

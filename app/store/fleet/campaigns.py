@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from sqlalchemy import Connection
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
-from app.store.database.database import statement
+from app.store.database.database import SqlRow, statement
 from app.store.plans import plan_reads
 
 CampaignState = Literal["waiting", "measuring", "done", "stopped", "failed"]
@@ -155,7 +154,7 @@ MEASURED_TOGETHER = statement(
 FORGET = statement("forget_campaigns", "DELETE FROM campaign WHERE ended_at < moment() - CAST(:after AS interval)")
 
 
-def insert(connection: Connection, campaign_id: str, asked_by: str, **subject: Any) -> Campaign | None:
+def insert(connection: Connection, campaign_id: str, asked_by: str, **subject: object) -> Campaign | None:
     """Stores a new campaign and wakes the leader; None if the node has a live one already."""
     request = msgspec.json.encode(subject.pop("request")).decode()
     row = connection.execute(INSERT, {"id": campaign_id, "asked_by": asked_by, "request": request, **subject})
@@ -244,7 +243,7 @@ def forget(connection: Connection, after: timedelta) -> None:
     connection.execute(FORGET, {"after": after})
 
 
-def _campaign(row: Sequence[Any]) -> Campaign:
+def _campaign(row: SqlRow) -> Campaign:
     found = list(row)
     found[6] = msgspec.convert(found[6], CampaignRequest)
     found[14] = msgspec.convert(found[14], CopySetting) if found[14] else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 _NODES = """
@@ -40,7 +40,7 @@ class MapNode:
     gpu_type: str
     gpus: int
     received_at: datetime | None
-    ailing: Sequence[dict[str, Any]] | None
+    ailing: Sequence[Free] | None
     reclaim_at: str = ""
 
 

@@ -6,13 +6,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from agents.contract.gateways import GatewayCounts
-from app.store.database.database import statement
+from app.store.database.database import SqlRow, statement
 
 NEWS = timedelta(minutes=3)
 
@@ -54,7 +54,7 @@ class NewsQuestion:
     known: Sequence[tuple[str, int]] = ()  # node and ordinal
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Returns the values of the statement."""
         return {
             "assigned": self.assigned,
@@ -103,7 +103,7 @@ def read(connection: Connection, question: NewsQuestion) -> LoadNews:
     return news_of(connection.execute(READ, question.values).one())
 
 
-def news_of(row: Row[Any]) -> LoadNews:
+def news_of(row: SqlRow) -> LoadNews:
     """Returns the news in a row that has these columns."""
     gateways = [
         GatewayCounters(name, at, _counts.decode(zlib.decompress(body)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 ORDINALS = statement(
@@ -109,7 +109,7 @@ def ordinals(connection: Connection, nodes: Collection[str]) -> dict[str, int]:
     return {row.node: row.ordinal for row in found}
 
 
-def state(connection: Connection, node: str) -> dict[str, Any] | None:
+def state(connection: Connection, node: str) -> Free | None:
     """Returns the node's last report, with its inventory."""
     row = connection.execute(STATE, {"node": node}).mappings().one_or_none()
     if row is None:
@@ -117,9 +117,9 @@ def state(connection: Connection, node: str) -> dict[str, Any] | None:
     return {**row, "inventory": connection.execute(INVENTORY, {"node": node}).scalar()}
 
 
-def detail(connection: Connection, node: str) -> dict[str, Any] | None:
+def detail(connection: Connection, node: str) -> Free | None:
     """Returns the copies, refusals and devices in the node's last report; None when it never reported."""
-    found: dict[str, Any] | None = connection.execute(DETAIL, {"node": node}).scalar()
+    found: Free | None = connection.execute(DETAIL, {"node": node}).scalar()
     return found
 
 
@@ -128,9 +128,9 @@ class ReportedDevices:
     """The devices that a node reported, and when."""
 
     node: str
-    inventory: dict[str, Any]
+    inventory: Free
     inventory_at: datetime
-    gpus: Sequence[dict[str, Any]] | None  # the unhealthy ones
+    gpus: Sequence[Free] | None  # the unhealthy ones
     detail_at: datetime | None
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 OBJECT_VERSION = statement("object_version", "SELECT value, floor FROM version WHERE name = 'object'")
@@ -60,7 +60,7 @@ def object_version(connection: Connection) -> tuple[int, int]:
     return row.value, row.floor
 
 
-def world(connection: Connection, after: int = -1) -> list[tuple[str, str, str, dict[str, Any]]]:
+def world(connection: Connection, after: int = -1) -> list[tuple[str, str, str, Free]]:
     """Returns every declared object written after that version: kind, tenant, name, spec."""
     return [tuple(row) for row in connection.execute(WORLD, {"after": after})]
 
@@ -75,7 +75,7 @@ def assignments(connection: Connection, after: int) -> list[tuple[str, int, str]
     return [(row.node, row.version, row.body) for row in connection.execute(ASSIGNMENTS, {"after": after})]
 
 
-def details(connection: Connection, since: datetime) -> list[tuple[str, datetime, dict[str, Any]]]:
+def details(connection: Connection, since: datetime) -> list[tuple[str, datetime, Free]]:
     """Returns the copies, devices and refusals of nodes that have reported a change since."""
     return [(row.node, row.changed_at, row.detail) for row in connection.execute(DETAILS, {"since": since})]
 

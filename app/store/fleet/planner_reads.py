@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import Connection, Row, TextClause
+from sqlalchemy import Connection, TextClause
 
-from app.store.database.database import statement
+from app.manifests.model import Free
+from app.store.database.database import SqlRow, statement
 from app.store.fleet import cordons, load_news
 from app.store.fleet.cordons import Cordon
 from app.store.fleet.load_news import AssignedBody, LoadNews, NewsQuestion
@@ -67,7 +68,7 @@ CYCLE = statement(
 
 ReportedDetail: TypeAlias = tuple[str, datetime, msgspec.Raw]  # node, when it changed, detail
 ReceivedReport: TypeAlias = tuple[str, int, datetime]  # node, generation that it holds, time of its last report
-CorrectionOfProfile: TypeAlias = tuple[str, str, str, Any, float, float, float]
+CorrectionOfProfile: TypeAlias = tuple[str, str, str, object, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,10 @@ class ObservedNode:
     """A declared node and its state."""
 
     name: str
-    status: dict[str, Any]
+    status: Free
     received_at: datetime | None
     generation: int | None
-    ailing: Sequence[dict[str, Any]] | None
+    ailing: Sequence[Free] | None
     repartition: Sequence[int] | None = None
 
 
@@ -142,11 +143,11 @@ def read_cycle(connection: Connection, assigned: int) -> CycleReading:
     )
 
 
-def _row(connection: Connection, sql: TextClause, **values: Any) -> Row[Any]:
+def _row(connection: Connection, sql: TextClause, **values: object) -> SqlRow:
     return connection.execute(sql, {"node": "", **values}).one()
 
 
-def _common(row: Row[Any]) -> dict[str, Any]:
+def _common(row: SqlRow) -> Free:
     """Returns the fields of a reading that both kinds have."""
     return {
         "now": row.now,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
-from app.store.database.database import statement
+from app.store.database.database import SqlRow, statement
 
 # A slice is final when its node will report nothing more about it: the node has reported after its end, and reports
 # that take a minute or two have arrived; or the node has been silent for an hour since.
@@ -196,7 +195,7 @@ def months_due(connection: Connection) -> list[datetime]:
     ]  # fmt: skip
 
 
-def read_written(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
+def read_written(connection: Connection, node: str, start: int, stop: int) -> list[SqlRow]:
     """Returns what was written of the node's slices so far, with its counter-entries."""
     return list(connection.execute(WRITTEN, {"node": node, "start": start, "stop": stop}))
 

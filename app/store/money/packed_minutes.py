@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection, TextClause
 
+from app.manifests.model import Free
 from app.store.database import partitions
 from app.store.database.database import statement
 
@@ -175,15 +175,13 @@ def forget(connection: Connection, moment: datetime) -> None:
         connection.execute(forgetting, {"moment": moment})
 
 
-def gpu_minutes(connection: Connection, node: str, start: datetime, stop: datetime, limit: int) -> list[dict[str, Any]]:
+def gpu_minutes(connection: Connection, node: str, start: datetime, stop: datetime, limit: int) -> list[Free]:
     """Returns the minutes of a node's GPUs, oldest first."""
     found = connection.execute(OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
     return [dict(row) for row in found.mappings()]
 
 
-def instance_minutes(
-    connection: Connection, node: str, start: datetime, stop: datetime, limit: int
-) -> list[dict[str, Any]]:
+def instance_minutes(connection: Connection, node: str, start: datetime, stop: datetime, limit: int) -> list[Free]:
     """Returns the minutes of a node's instances, oldest first."""
     found = connection.execute(INSTANCES_OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
     return [dict(row) for row in found.mappings()]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 from sqlalchemy import Connection, TextClause
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 MOST = 10_001  # rows; one more than a page holds shows that there are more
@@ -167,7 +167,7 @@ ARE_MIDNIGHTS = statement(
 )
 
 
-def read(connection: Connection, query: ReportQuery) -> list[dict[str, Any]]:
+def read(connection: Connection, query: ReportQuery) -> list[Free]:
     """Returns rows in order of period and dimensions: `period` (if there is a grain), the dimensions `by`, the values.
 
     With a grain, periods are whole, beginning with the one that contains `begins`. Without a grain, the hours that

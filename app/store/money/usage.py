@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import Connection
 
-from app.store.database.database import statement
+from app.store.database.database import SqlRow, statement
 from app.store.money.packed_minutes import GPUS
 
 # On a node that is cut off a withdrawn copy may run on for so long; then others serve in its place.
@@ -125,24 +124,24 @@ PRICING = statement(
 )
 
 
-def overlapping(connection: Connection, node: str, start: int, stop: int, limit: int) -> list[Any]:
+def overlapping(connection: Connection, node: str, start: int, stop: int, limit: int) -> list[SqlRow]:
     """Returns usage of the node that may overlap the time; without `stop` it goes on, but not beyond `believed`."""
     given = {"node": node, "start": start, "stop": stop, "leaving": LEAVING, "limit": limit}
     return list(connection.execute(OVERLAPPING, given))
 
 
-def list_owned_gpus(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
+def list_owned_gpus(connection: Connection, node: str, start: int, stop: int) -> list[SqlRow]:
     """Returns the GPUs of the node that were paid for in the time."""
     return list(connection.execute(OWNED, {"node": node, "start": start, "stop": stop}))
 
 
-def rates(connection: Connection, gpu_types: Sequence[str], start: int, stop: int) -> list[Any]:
+def rates(connection: Connection, gpu_types: Sequence[str], start: int, stop: int) -> list[SqlRow]:
     """Returns the prices of such GPUs in the time."""
     given = {"gpu_types": list(gpu_types), "start": start, "stop": stop}
     return list(connection.execute(RATES, given))
 
 
-def energy(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
+def energy(connection: Connection, node: str, start: int, stop: int) -> list[SqlRow]:
     """Returns the energy of each GPU in each slice, where it was read."""
     given = {"node": node, "start": start, "stop": stop, "most_power_w": MOST_POWER_W}
     return list(connection.execute(ENERGY, given))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
+from app.manifests.model import Fields
 from app.store.database.database import statement
 
 
@@ -21,11 +21,11 @@ class CorrectionRow:
     variant: str
     gpu_type: str
     latency_factor: float  # the highest
-    latency: Any  # factors by batch and SM%
+    latency: object  # factors by batch and SM%
     sensitivity_factor: float
     memory_factor: float
     power_factor: float
-    evidence: Any
+    evidence: Fields
     at: datetime
 
 

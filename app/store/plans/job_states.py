@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 LISTED = """
@@ -55,7 +55,7 @@ class JobRow:
     first_started_at: datetime | None = None
     finished_at: datetime | None = None
     failures: int = 0
-    detail: dict[str, Any] | None = None
+    detail: Free | None = None
 
 
 def read(connection: Connection) -> list[JobRow]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from sqlalchemy import Connection
 
+from app.manifests.model import Free
 from app.store.database import versions
 from app.store.database.database import statement
 from app.store.plans.plans import IS_IN_FORCE
@@ -85,20 +86,20 @@ class CycleWire(TypedDict):
     generation: int | None
 
 
-def page(connection: Connection, before: int, limit: int, tenant: str = "") -> list[dict[str, Any]]:
+def page(connection: Connection, before: int, limit: int, tenant: str = "") -> list[Free]:
     """Returns plans older than `before`, newest first; for a tenant those that changed something of its own."""
     values = {"before": before, "limit": limit, "tenant": tenant}
     rows = connection.execute(PAGE_OF_TENANT if tenant else PAGE, values)
     return [dict(row._mapping) for row in rows]
 
 
-def page_of_service(connection: Connection, tenant: str, name: str, limit: int) -> list[dict[str, Any]]:
+def page_of_service(connection: Connection, tenant: str, name: str, limit: int) -> list[Free]:
     """Returns the newest plans that changed something of a service; searches those of its tenant, up to a number."""
     values = {"tenant": tenant, "service": f"{tenant}/{name}", "searched": MOST_SEARCHED, "limit": limit}
     return [dict(row._mapping) for row in connection.execute(PAGE_OF_SERVICE, values)]
 
 
-def read_head(connection: Connection, generation: int) -> dict[str, Any] | None:
+def read_head(connection: Connection, generation: int) -> Free | None:
     """Returns a plan without its body."""
     row = connection.execute(HEAD_OF, {"generation": generation}).one_or_none()
     return dict(row._mapping) if row else None

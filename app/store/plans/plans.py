@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
+from app.manifests.model import Fields, Free
 from app.store.database import lease, versions
-from app.store.database.database import TRANSACTION_IDENTITY, note_transaction, statement
+from app.store.database.database import TRANSACTION_IDENTITY, SqlRow, note_transaction, statement
 from app.store.plans import pieces
 
 STREAM = "plan"
@@ -94,11 +94,11 @@ class PlanDraft:
     method: str = ""
     seed: int = 0
     work: int = 0
-    solved_by: Mapping[str, Any] = field(default_factory=dict)
+    solved_by: Fields = field(default_factory=dict)
     cost: float | None = None
     bound: float | None = None
     gap: float | None = None
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Fields = field(default_factory=dict)
     services: Sequence[str] = ()
 
 
@@ -110,15 +110,15 @@ class PlanInForce:
     state: str
     desired: bytes  # the hash of the desired state of every node
     body: bytes  # the hash of the plan
-    rollout: Mapping[str, Any]  # the progress of its rollout; empty before the first step
-    inherited: Mapping[str, Any]  # the progress of the plan before it
+    rollout: Fields  # the progress of its rollout; empty before the first step
+    inherited: Fields  # the progress of the plan before it
     lane: str
     at: datetime
     rolling_since: datetime  # while it is rolled out: when it was recorded, approved or last resumed
     is_unwanted: bool = False  # an operator asked to go back to the plan before it
 
     @property
-    def progress(self) -> Mapping[str, Any]:
+    def progress(self) -> Fields:
         """The progress from which its rollout goes on: that of the plan before it until its first step."""
         return self.rollout if "pending" in self.rollout else self.inherited
 
@@ -187,7 +187,7 @@ def read_plan_in_force(connection: Connection) -> PlanInForce | None:
     return None if row is None else plan_of(row)
 
 
-def plan_of(row: Any) -> PlanInForce:
+def plan_of(row: SqlRow) -> PlanInForce:
     """Returns the plan of a row of `NEWEST_IN_FORCE`."""
     return PlanInForce(
         row.generation,
@@ -204,7 +204,7 @@ def plan_of(row: Any) -> PlanInForce:
 
 
 def settle(
-    connection: Connection, generation: int, before: str, state: str, rollout: Mapping[str, Any],
+    connection: Connection, generation: int, before: str, state: str, rollout: Fields,
     message: str | None = None, desired: bytes | None = None,
 ) -> bool:  # fmt: skip
     """Records the progress of a rollout; False if its state is no longer `before`.
@@ -224,7 +224,7 @@ def read_proven_shapes(connection: Connection) -> frozenset[str]:
     return frozenset(connection.scalars(PROVEN))
 
 
-def read_row(connection: Connection, generation: int) -> dict[str, Any] | None:
+def read_row(connection: Connection, generation: int) -> Free | None:
     """Returns a plan's row; `snapshot`, `body` and `desired` are hashes of pieces."""
     row = connection.execute(ROW, {"generation": generation}).mappings().one_or_none()
     return None if row is None else dict(row)

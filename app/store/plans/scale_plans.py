@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
 from app.store.database import clock, lease
-from app.store.database.database import statement
+from app.store.database.database import SqlRow, statement
 from app.store.database.lease import SCALER
 from app.store.plans import scale_pause
 from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState, ScaleTarget
@@ -207,11 +206,11 @@ def find_written(connection: Connection, seconds: float) -> set[ScaleTarget]:
     return {ScaleTarget(*row) for row in connection.execute(WRITTEN, {"seconds": seconds})}
 
 
-def _key(row: ScaleRow) -> dict[str, Any]:
+def _key(row: ScaleRow) -> dict[str, object]:
     return {"generation": row.generation, **row.target._asdict()}
 
 
-def _read_row(row: Any) -> ScaleRow:
+def _read_row(row: SqlRow) -> ScaleRow:
     generation, namespace, kind, name, *rest = row
     found = ScaleRow(generation, ScaleTarget(namespace, kind, name), *rest)
     object.__setattr__(found, "state", ScaleState(found.state))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
 
 from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState
 
@@ -70,7 +69,7 @@ def _complete(draft: ScaleDraft, before: ScaleRow | None, doubt: ScaleRow | None
 
 def make_row(
     draft: ScaleDraft, before: ScaleRow | None, doubt: ScaleRow | None, generation: int, now: datetime
-) -> Mapping[str, Any]:
+) -> Mapping[str, object]:
     """Returns the columns of a new row. What a person said of the same decision still counts, also after a hold."""
     draft = _complete(draft, before, doubt)
     columns = {**asdict(draft), **draft.target._asdict(), "tries": 0, "retry_at": None}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, TextClause
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 
@@ -27,8 +27,8 @@ class AuditEntry:
     tenant: str = ""
     name: str = ""
     detail: str = ""
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
+    before: Free | None = None
+    after: Free | None = None
 
 
 INSERT = statement(
@@ -87,14 +87,14 @@ def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
 
 def page(
     connection: Connection, before: int, limit: int, wanted: AuditFilter = AuditFilter()
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[Free]:  # fmt: skip
     """Returns the newest entries older than `before`, newest first."""
     chosen = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
     rows = connection.execute(page_statement(chosen), {**chosen, "before": before, "limit": limit})
     return [dict(row._mapping) for row in rows]
 
 
-def page_statement(chosen: Mapping[str, Any]) -> TextClause:
+def page_statement(chosen: Mapping[str, object]) -> TextClause:
     """Returns the list statement with only the conditions that it needs."""
     conditions = " ".join(sql for name, sql in _CONDITIONS.items() if name in chosen)
     return statement("page_of_audit", _PAGE.format(conditions=conditions))

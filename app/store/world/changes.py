@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
-from app.manifests.model import Kind
+from app.manifests.model import Free, Kind
 from app.store.database.database import statement
 from app.store.world.objects import StoredObject
 
@@ -24,7 +23,7 @@ class ObjectChange:
     action: str
     admits: list[str] | None
     admitted_before: list[str] | None
-    object: dict[str, Any]
+    object: Free
 
     def action_for(self, tenant: str) -> str | None:
         """Returns the action as the tenant sees it; None if it sees none."""

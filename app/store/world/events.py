@@ -6,15 +6,16 @@ none of an earlier one again; what happens meanwhile is on the first page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from sqlalchemy import Connection, TextClause
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 MOST_EVENTS = 1_000_000  # without a tenant; of these the newest are kept
@@ -149,7 +150,7 @@ class EventFilter:
 
 def record(connection: Connection, events: Sequence[NewEvent]) -> None:
     """Records events; one that happened before in the last hour is counted there."""
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Free] = {}
     for event in events:
         row = rows.setdefault(event.fingerprint, {"fingerprint": event.fingerprint, "times": 0})
         row |= {
@@ -167,7 +168,7 @@ def recent(connection: Connection, wanted: EventFilter = EventFilter(), limit: i
     return [RecordedEvent(*row) for row in rows]
 
 
-def recent_statement(conditions: dict[str, Any]) -> TextClause:
+def recent_statement(conditions: Mapping[str, object]) -> TextClause:
     """Returns the list statement with only the conditions it needs."""
     wheres = " ".join(sql for name, sql in _CONDITIONS.items() if name in conditions)
     return statement("recent_events", _RECENT.format(conditions=wheres))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from sqlalchemy import Connection
 
+from app.manifests.model import Free
 from app.store.database.database import statement
 
 LISTED = statement(
@@ -37,7 +37,7 @@ KINDS = statement(
 
 def list_jobs(
     connection: Connection, tenant: str, most: int, after: int = 0, phase: str = "", find: str = "", name: str = ""
-) -> list[tuple[str, dict[str, Any]]]:
+) -> list[tuple[str, Free]]:
     """Returns jobs (tenant/name) with their status; filtered by phase, by a part of the name or by the whole name."""
     wanted = {"tenant": tenant, "most": most, "after": after, "phase": phase, "find": find, "name": name}
     rows = connection.execute(LISTED, wanted)

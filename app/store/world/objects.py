@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, Row, TextClause
+from sqlalchemy import Connection, TextClause
 
-from app.manifests.model import API_VERSION, JSON, Key, Kind
-from app.store.database.database import statement
+from app.manifests.model import API_VERSION, Free, Key, Kind, WrittenSpec
+from app.store.database.database import SqlRow, statement
 
 COLUMNS = "uid, kind, tenant, name, labels, spec, status, generation, resource_version, admits, created_at, updated_at"
 
@@ -27,8 +26,8 @@ class StoredObject:
     tenant: str
     name: str
     labels: dict[str, str]
-    spec: dict[str, JSON]
-    status: dict[str, JSON]
+    spec: WrittenSpec
+    status: Free
     generation: int
     resource_version: int
     admits: list[str] | None  # the tenants that may read it; None: all
@@ -44,9 +43,9 @@ class StoredObject:
         """Returns True if `tenant` may read this model or profile."""
         return self.admits is None or tenant in self.admits
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> Free:
         """Returns the object as the API, the watch and the audit show it."""
-        metadata: dict[str, Any] = {"name": self.name}
+        metadata: dict[str, object] = {"name": self.name}
         if self.tenant:
             metadata["tenant"] = self.tenant
         metadata |= {
@@ -193,7 +192,7 @@ CAPPED_NODES = statement(
 )
 
 
-def _read_row(row: Row[Any]) -> StoredObject:
+def _read_row(row: SqlRow) -> StoredObject:
     return StoredObject(
         uid=row.uid,
         kind=Kind(row.kind),

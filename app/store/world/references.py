@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -66,7 +66,7 @@ def replace(connection: Connection, targets: dict[UUID, Sequence[Target]]) -> No
     if not targets:
         return
     connection.execute(CLEAR, {"referrers": [str(uid) for uid in targets]})
-    rows: list[dict[str, Any]] = [
+    rows = [
         {"referrer": uid, "kind": t.key.kind, "tenant": t.key.tenant, "name": t.key.name, "part": t.part}
         for uid, wanted in targets.items()
         for t in wanted

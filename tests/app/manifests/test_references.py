@@ -26,7 +26,7 @@ PROFILE = Manifest(Kind.PROFILE, "", "p", {"model": "resnet50", "variant": "fp16
 
 
 def service(tenant: str = "shop", **spec: object) -> Manifest:
-    return Manifest(Kind.SERVICE, tenant, "x", {"model": "resnet50", **spec}, document="f#1")  # type: ignore[dict-item]
+    return Manifest(Kind.SERVICE, tenant, "x", {"model": "resnet50", **spec}, document="f#1")
 
 
 def world(*manifests: Manifest) -> DeclaredFiles:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
-from app.manifests.model import Kind
+from app.manifests.model import Kind, WrittenSpec
 from app.manifests.reader import read
 from app.manifests.uncertain import profile_at, value_at
 from app.manifests.validate import validate
@@ -28,7 +27,7 @@ EVERY_VALUE = profile(
 )
 
 
-def spec(text: str = EVERY_VALUE) -> dict[str, Any]:
+def spec(text: str = EVERY_VALUE) -> WrittenSpec:
     (manifest,), faults = validate(read(text.encode(), "yaml"))
     assert faults == []
     assert manifest.kind is Kind.PROFILE

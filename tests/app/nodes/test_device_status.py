@@ -72,10 +72,10 @@ class Heard:
 
     @property
     def gpus(self) -> list[Any]:
-        return list(self.node.status.get("gpus", []))  # type: ignore[arg-type]
+        return list(self.node.status.get("gpus", []))
 
     def condition(self, kind: str) -> Any:
-        (found,) = [one for one in self.node.status["conditions"] if one["type"] == kind]  # type: ignore[union-attr,index,call-overload]
+        (found,) = [one for one in self.node.status["conditions"] if one["type"] == kind]
         return found
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ def hear(database: Database, node: str, seconds_ago: float) -> None:
 
 def conditions(database: Database) -> dict[str, Any]:
     found = database.read(lambda c: objects.get_many(c, [Key(Kind.NODE, "", name) for name in NODES]))
-    return {key.name: one.status.get("conditions", [None])[0] for key, one in found.items()}  # type: ignore[index]
+    return {key.name: one.status.get("conditions", [None])[0] for key, one in found.items()}
 
 
 def long_ago(database: Database) -> datetime:

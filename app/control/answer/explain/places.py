@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from typing import TypedDict
 
 from app.control.answer.explain.wording import clock, count, rate
+from app.manifests.model import Fields
 from app.store.fleet.cordons import CordonWire
 from solvers.planning.plan_fields import held_gpus
 from solvers.planning.wire import (
@@ -17,7 +18,6 @@ from solvers.planning.wire import (
     ReleasableNodeWire,
 )
 
-JSON: TypeAlias = Any
 HELPS = "least change that helps"
 ALARMS = ("InventoryMismatch", "Degraded")  # conditions that should not hold
 
@@ -61,11 +61,11 @@ class TenantExplanationWire(TypedDict):
 
 def explain_node(
     name: str,
-    spec: Mapping[str, JSON],
+    spec: Fields,
     plan: PlanLinesWire,
     releasable: Sequence[ReleasableNodeWire],
     cordons: Sequence[CordonWire],
-    conditions: Sequence[Mapping[str, JSON]],
+    conditions: Sequence[Fields],
     memory_gib: float,
 ) -> NodeExplanationWire:
     """Returns what the plan runs on each GPU of a node, and what keeps plans off it; `memory_gib` is that of a GPU."""
@@ -140,7 +140,7 @@ def _cordon(cordon: CordonWire) -> str:
     return f"{does}{until}, asked by {cordon['askedBy']}{message}"
 
 
-def _faults(conditions: Sequence[Mapping[str, JSON]]) -> list[str]:
+def _faults(conditions: Sequence[Fields]) -> list[str]:
     """Returns the messages of the conditions that are not as they should be."""
     return [
         f"{known['type']}: {known['message']}" for known in conditions
@@ -150,10 +150,10 @@ def _faults(conditions: Sequence[Mapping[str, JSON]]) -> list[str]:
 
 def explain_tenant(
     name: str,
-    spec: Mapping[str, JSON] | None,
+    spec: Fields | None,
     declared: Mapping[str, Sequence[str]],
     plan: PlanLinesWire,
-    conditions: Sequence[Mapping[str, JSON]],
+    conditions: Sequence[Fields],
 ) -> TenantExplanationWire:
     """Returns what a tenant has in the plan, what it lacks and why, and what limits it.
 
@@ -189,7 +189,7 @@ def _why(line: PlanUnservedWire | PlanUnplacedWire) -> str:
     return f"{reason}; {HELPS}: {line['relaxation']}" if line["relaxation"] else reason
 
 
-def _terms(name: str, spec: Mapping[str, JSON] | None) -> Iterator[str]:
+def _terms(name: str, spec: Fields | None) -> Iterator[str]:
     """Yields what was declared of the tenant's share, and who pays."""
     limit, guarantee = ((spec or {}).get(field) or {} for field in ("limit", "guarantee"))
     if limit.get("gpus") is not None:

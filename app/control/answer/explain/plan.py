@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from collections.abc import Iterable, Sequence
+from typing import NotRequired, TypedDict
 
 from app.control.answer.explain.wording import clock, count, money, rate
 from app.control.domain.events import Reason, reason_of
+from app.manifests.model import Fields
 from app.store.plans.plan_reads import CycleWire
 from solvers.planning.certificate_wire import PlanCertificateWire
 from solvers.planning.plan_fields import OTHER_PLANNERS, spell_changes, spell_other
 from solvers.planning.wire import PlanUnservedWire
 
-JSON: TypeAlias = Any
 NAMED_LINES = 5  # of each list
 UNEXPLAINED = "its reason is not known here; gpuwright explain service looks for it"
 
@@ -27,9 +27,7 @@ class HeldBackChangeWire(TypedDict):
     needsMemoryGib: NotRequired[float]
 
 
-def describe_plan(
-    row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[HeldBackChangeWire]
-) -> list[str]:
+def describe_plan(row: Fields, plan: Fields, held_back: Sequence[HeldBackChangeWire]) -> list[str]:
     """Describes a recorded plan; `row` is what the store keeps besides its body."""
     changes = plan.get("changes") or {}
     moved = spell_changes(changes)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict
+from typing import TypedDict
 
 import msgspec
 
 from app.control.answer.explain.wording import count, ms
 from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction, LatencyFactor
+from app.manifests.model import Fields
 from app.manifests.uncertain import MEAN_QUANTILE
 from app.manifests.uncertain import value_at as value_of
 from app.store.plans.corrections import CorrectionRow
 from solvers.planning.judge.readings import value_at
 
-JSON: TypeAlias = Any
 NAMED_POINTS = 6
 
 
@@ -81,7 +81,7 @@ class EvidenceRecord(msgspec.Struct, rename="camel"):
 
 
 def explain_profile(
-    name: str, spec: Mapping[str, JSON], row: CorrectionRow | None, declared_at: str, quantile: float
+    name: str, spec: Fields, row: CorrectionRow | None, declared_at: str, quantile: float
 ) -> ProfileExplanationWire:
     """Returns the profile's points, each with its declared time, its factor, and where both come from.
 
@@ -114,7 +114,7 @@ def explain_profile(
 
 def _points(
     batch: int,
-    curve: Mapping[str, JSON],
+    curve: Fields,
     correction: Correction,
     evidence: EvidenceRecord,
     declared_at: str,
@@ -142,7 +142,7 @@ def _points(
         }
 
 
-def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, declared_at: str) -> ProvenanceWire:
+def _provenance(here: Sequence[RegionRecord], factor: float, declared: object, declared_at: str) -> ProvenanceWire:
     """Says where a point comes from: learned there, inferred from other points, measured or predicted, declared."""
     n = sum(region.n for region in here)
     at = max((region.at for region in here if region.at), default=None)

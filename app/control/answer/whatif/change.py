@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.domain.specs import gpu_count, gpu_type_of, rate_per_second
@@ -57,7 +56,7 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
         expected.pop(f"{key[1]}/{key[2]}", None)
     for name, slo_ms in change.slos_ms.items():
         service = _service(world, name)
-        slo: Any = service.spec["slo"]
+        slo = service.spec["slo"]
         promised = "latencyMs" if "latencyMs" in slo else "ttftMs"  # of a language model its first token
         _put(world, service, {"slo": {**slo, promised: slo_ms}})
     for name, rate in change.rates.items():

@@ -43,7 +43,7 @@ def world() -> Snapshot:
         at=NOON, epoch=1, nodes={name: NodeStatus(name, "reporting") for name in ("a1", "h1")},
         declared=tuple(sorted(declared, key=lambda item: (item.kind, item.tenant, item.name))),
         expected={
-            f"{m.tenant}/{m.name}": ExpectedLoad(float(m.spec["ratePerSecond"])) for m in found.of(Kind.SERVICE)  # type: ignore[arg-type]
+            f"{m.tenant}/{m.name}": ExpectedLoad(float(m.spec["ratePerSecond"])) for m in found.of(Kind.SERVICE)
         },
     )  # fmt: skip
 

@@ -46,7 +46,7 @@ def running(mode: str = "auto") -> Snapshot:
     """The example's plan in force."""
     snapshot, _ = planned()
     declared = tuple(
-        replace(item, spec=item.spec | {"mode": mode}) if item.kind == "Policy" else item for item in snapshot.declared
+        replace(item, spec={**item.spec, "mode": mode}) if item.kind == "Policy" else item for item in snapshot.declared
     )
     return replace(snapshot, declared=declared, assigned=None, target=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -147,7 +148,7 @@ def exercise(database: Database) -> None:
     declared = world_of(3, "planned")
     database.write(lambda c: declare.declare(c, ACTOR, declared))
     narrower = [m for m in declared if m.kind is Kind.MODEL]
-    narrower[0].spec["tenants"] = ["planned"]
+    narrower[0] = replace(narrower[0], spec={**narrower[0].spec, "tenants": ["planned"]})
     database.write(lambda c: declare.declare(c, ACTOR, narrower))
     database.write(lambda c: declare.declare(c, ACTOR, declared[:4], prune=Prune()))
     database.write(lambda c: declare.delete(c, ACTOR, declared[3].key))

@@ -23,16 +23,17 @@ def uncertain(times: float, quantile: float = 0.9) -> Snapshot:
     whole = snapshot(search=400.0)
     declared = []
     for item in whole.declared:
-        spec: dict[str, Any] = item.spec
+        spec = item.spec
         if item.kind == "Profile":
-            spec = spec | {
+            spec = {
+                **spec,
                 "latencyMs": {
                     batch: {share: _spread(value, times) for share, value in curve.items()}
                     for batch, curve in spec["latencyMs"].items()
-                }
+                },
             }
         if item.kind == "Policy":
-            spec = spec | {"profileQuantile": quantile}
+            spec = {**spec, "profileQuantile": quantile}
         declared.append(replace(item, spec=spec))
     return replace(whole, declared=tuple(declared))
 
