@@ -54,8 +54,13 @@ def certificate_out(certificate: Certificate) -> PlanCertificateWire:
         "method": certificate.method,
         "work": certificate.work,
         "seconds": certificate.seconds,
-        "otherPlanners": [_other_out(other) for other in certificate.others],
+        "otherPlanners": others_out(certificate),
     }
+
+
+def others_out(certificate: Certificate) -> list[OtherPlanWire]:
+    """Writes what plans of other planners cost and serve."""
+    return [_other_out(other) for other in certificate.others]
 
 
 def _other_out(other: OtherPlan) -> OtherPlanWire:

@@ -15,6 +15,7 @@ from psycopg import errors, sql
 
 from app.store.access import readers
 from app.store.access.readers import FLEET, ReaderRefused, ReportReader
+from app.store.database import schema
 from app.store.database.database import Database
 from cli.main import main
 from tests.support.postgres import DatabaseServer
@@ -31,6 +32,10 @@ SHARED = {"report.days", "report.months", "report.calendar", "report.prices", "r
 ALSO_SHARED = {"price", "carbon_intensity"}
 OF_TENANT = {"allocation", "cost_hour", "cost_day", "service_hour", "saving"}
 OF_FLEET = {"node_hour", "release_hour", "idle_node", "gpu_owned"}
+PLAN = """
+    INSERT INTO plan (generation, epoch, at, lane, state, snapshot, body, desired, others)
+    VALUES (1, 1, now(), 'full', 'done', '[]', '', '', '[{"planner": "inss", "resourceCost": 1, "ageSeconds": 0}]')
+"""
 
 
 def relations(url: str, schema: str) -> dict[str, list[str]]:
@@ -132,6 +137,7 @@ def test_what_views_are_made_from_shows_no_more(history_url: str, roles: Mapping
                     rows(roles[tenant], table)
     with psycopg.connect(roles["shop"]) as connection:
         assert connection.execute("SELECT kind, name FROM object").fetchall() == [("Tenant", "shop")]
+        assert connection.execute("SELECT generation, at, others FROM plan").fetchall() == []
 
 
 def test_parts_of_tables_cannot_be_read_past_the_policies(history_url: str, roles: Mapping[str, str]) -> None:
@@ -219,6 +225,29 @@ def test_granting_again_replaces_and_revoking_ends(
         assert not database.write(lambda c: readers.revoke(c, role))
         with pytest.raises(errors.InsufficientPrivilege):
             rows(url, "report.prices")
+        admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+    database.close()
+
+
+@pytest.mark.slow
+def test_who_read_reports_before_a_migration_reads_the_views_that_it_adds(
+    postgres: DatabaseServer, database_url: str
+) -> None:
+    role, gone = (f"{name}_{secrets.token_hex(4)}" for name in ("teller", "gone"))
+    schema.migrate(database_url, "0029")
+    database = Database(database_url, pool_size=1)
+    with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
+        url = as_role(database_url, role, readers.create_role(admin, role))
+        database.write(partial(readers.grant, role=role, tenants=FLEET))
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("INSERT INTO report_reader (role, tenant) VALUES (%s, '')", [gone])
+        schema.migrate(database_url)
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute(PLAN)
+        assert len(rows(url, "report.other_planners")) == 1
+        database.write(partial(readers.revoke, role=role))
+        with psycopg.connect(url) as connection, pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("SELECT generation FROM plan")
         admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
     database.close()
 

@@ -15,8 +15,8 @@ QUESTIONS = re.findall(
 )
 
 
-def test_there_are_twenty_questions() -> None:
-    assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 21))
+def test_there_are_twenty_one_questions() -> None:
+    assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 22))
     assert PAGE.count("```sql") == len(QUESTIONS)
 
 

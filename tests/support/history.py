@@ -77,7 +77,16 @@ REST = """
         ('2026-11-20T10:00Z', 'l-1', 0, 60, 90, 20, 100, 120, 360000000, 60),
         ('2026-11-20T10:00Z', 'l-1', 1, 60, 0, 0, 20, 20, 72000000, 40);
     INSERT INTO node_hour VALUES ('2026-11-20T10:00Z', 'a-1', 60, 30, 2400, 24000),
-        ('2026-11-20T10:00Z', 'l-1', 120, 54, 1200, 7200)
+        ('2026-11-20T10:00Z', 'l-1', 120, 54, 1200, 7200);
+    INSERT INTO plan (generation, epoch, at, lane, state, snapshot, body, desired, others) VALUES
+        (6, 1, '2026-11-21 08:00Z', 'full', 'superseded', '[]', '', '', '[{"planner": "inss", "resourceCost": 9,
+            "unservedCost": 0, "churnCost": 0, "servedShare": 1, "refused": "", "ageSeconds": 0}]'),
+        (7, 1, '2026-11-21 11:50Z', 'full', 'superseded', '[]', '', '', '[{"planner": "morak", "resourceCost": 5.2,
+            "unservedCost": 40, "churnCost": 0.3, "servedShare": 0.94, "refused": "", "ageSeconds": 0}, {"planner":
+            "hetsev", "resourceCost": 6, "unservedCost": 0, "churnCost": 0, "servedShare": 1, "refused": "",
+            "ageSeconds": 60}, {"planner": "mudi", "resourceCost": null, "unservedCost": null, "churnCost": null,
+            "servedShare": 0, "refused": "the plan of mudi breaks 1 rule", "ageSeconds": 0}]'),
+        (8, 1, '2026-11-21 11:58Z', 'fast', 'rolling', '[]', '', '', '[]')
 """
 
 

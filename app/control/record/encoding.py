@@ -16,6 +16,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.solve.versions import versions
 from app.manifests.model import Free
 from app.store.plans import plans
+from solvers.planning.certificate_wire import others_out
 from solvers.planning.plan import Plan
 
 HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "is_held", "suspects", "regrets", "calls")
@@ -77,6 +78,7 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
         gap=certificate.gap if certificate else None,
         changes=msgspec.to_builtins(plan.changes),
         services=decision.services,
+        others=others_out(certificate) if certificate else (),
     )
 
 

@@ -13,6 +13,7 @@ from app.manifests.model import Fields, Free
 from app.store.database import lease, versions
 from app.store.database.database import TRANSACTION_IDENTITY, SqlRow, note_transaction, statement
 from app.store.plans import pieces
+from solvers.planning.certificate_wire import OtherPlanWire
 
 STREAM = "plan"
 IN_FORCE = ("rolling", "paused", "done", "stopped", "aborted")
@@ -22,10 +23,10 @@ INSERT = statement(
     "insert_plan",
     """
     INSERT INTO plan (generation, epoch, at, lane, state, reason, message, base, snapshot, body, desired, method, seed,
-                      work, solved_by, cost, bound, gap, changes, services)
+                      work, solved_by, cost, bound, gap, changes, services, others)
     VALUES (:generation, :epoch, moment(), :lane, :state, :reason, :message, :base, CAST(:snapshot AS jsonb), :body,
             :desired, :method, :seed, :work, CAST(:solved_by AS jsonb), :cost, :bound, :gap, CAST(:changes AS jsonb),
-            CAST(:services AS text[]))
+            CAST(:services AS text[]), CAST(:others AS jsonb))
     """,
 )
 # Only the newest plan is in force; proposals of an older snapshot are overtaken. What says why a plan was made stays.
@@ -100,6 +101,7 @@ class PlanDraft:
     gap: float | None = None
     changes: Fields = field(default_factory=dict)
     services: Sequence[str] = ()
+    others: Sequence[OtherPlanWire] = ()  # of other planners, for the same problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ def record(connection: Connection, epoch: int, draft: PlanDraft) -> int | None:
             "gap": draft.gap,
             "changes": _json(draft.changes),
             "services": list(draft.services),
+            "others": _json(draft.others),
         },
     )
     connection.execute(SUPERSEDE, {"generation": generation, "states": _list_ended_states(draft.state)})

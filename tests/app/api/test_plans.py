@@ -50,6 +50,27 @@ def test_the_history_leads_to_each_plan_in_the_contracts_words(fleet: Planned) -
     assert plan["unserved"][0]["reason"]
 
 
+def test_what_other_planners_would_pay_is_read_by_sql_as_by_rest(fleet: Planned) -> None:
+    listed = ask(fleet, "/api/v1/plans")["items"]
+    plans = (ask(fleet, f"/api/v1/plans/{one['generation']}") for one in listed)
+    plan = next(one for one in plans if (one["certificate"] or {}).get("otherPlanners"))
+    with psycopg.connect(libpq_url(fleet.server.database_url)) as connection:
+        rows = connection.execute(
+            "SELECT generation, planner, cost_per_hour, churn_cost, served_share, refused, age_seconds >= 0 "
+            "FROM report.other_planners"
+        ).fetchall()
+    others = plan["certificate"]["otherPlanners"]
+    assert len(others) > 3
+    for row, one in zip(rows, others, strict=True):
+        assert row[:2] == (plan["generation"], one["planner"])
+        assert row[5:] == (one["refused"], True)
+        if one["resourceCost"] is None:
+            assert row[2:5] == (None, None, None)
+        else:
+            told = [float(value) for value in row[2:5]]
+            assert told == pytest.approx([one["resourceCost"], one["churnCost"], one["servedShare"]], abs=1e-6)
+
+
 def test_a_drained_node_is_explained_with_who_drains_it_and_a_tenant_explains_only_itself(
     fleet: Planned, tenant: str
 ) -> None:

@@ -57,6 +57,30 @@ def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cos
 
 
 @pytest.mark.slow
+def test_a_plan_stands_beside_those_of_other_planners(server: RunningServer, viewer: str) -> None:
+    listed = server.request("GET", "/api/v1/plans").json["items"]
+    plans = (server.request("GET", f"/api/v1/plans/{one['generation']}").json for one in listed)
+    plan = next(one for one in plans if (one["certificate"] or {}).get("otherPlanners"))
+    page = visit(server, viewer, f"/plans/{plan['generation']}").text
+    table = page[page.index("Plans of other planners") :].partition("</table>")[0]
+    rows = [words(row).split() for row in re.findall(r'<tr><th scope="row">(.+?)</tr>', table)]
+    others = plan["certificate"]["otherPlanners"]
+    assert [row[0] for row in rows] == [one["planner"] for one in others]
+    assert len(rows) > 3
+    for row, one in zip(rows, others, strict=True):
+        told = " ".join(row[1:])
+        if one["resourceCost"] is None:
+            assert told == "breaks a rule"
+        else:
+            assert told.startswith(f"{one['resourceCost']:,.2f} ")
+            share = re.search(r" ([\d.]+) % this plan's$", told)
+            assert share
+            assert float(share[1]) == pytest.approx(100 * one["servedShare"], abs=0.06)
+    own = session(server, server.token("viewer", tenant="shop"))
+    assert "Plans of other planners" not in visit(server, own, f"/plans/{plan['generation']}").text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("scope", "tenant"), [("viewer", ""), ("operator", ""), ("admin", ""), ("operator", "shop")])
 def test_the_navigation_offers_only_pages_that_the_token_may_see(
     server: RunningServer, scope: str, tenant: str
