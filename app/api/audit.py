@@ -14,7 +14,7 @@ from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.manifests.model import Free
 from app.store.world import audit
-from app.store.world.audit import AuditFilter
+from app.store.world.audit import AuditFilter, AuditRow
 from app.store.world.objects import rfc3339
 from app.wire import MomentText, PageMetadataWire
 
@@ -72,7 +72,7 @@ def list_audit(ctx: Ctx, who: Who, query: Annotated[AuditQuery, Query()]) -> Rep
     return answer({"kind": "AuditList", "metadata": metadata, "items": items})
 
 
-def _wire(row: Free) -> AuditEntryWire:
+def _wire(row: AuditRow) -> AuditEntryWire:
     return {
         "id": row["id"],
         "at": rfc3339(row["at"]),

@@ -35,7 +35,7 @@ from app.manifests.model import Free, Key, Kind
 from app.problem import HttpProblem
 from app.store.plans import corrections, plan_reads
 from app.store.plans.corrections import CorrectionRow
-from app.store.plans.plan_reads import CycleWire
+from app.store.plans.plan_reads import CycleWire, PlanHeadRow
 from app.store.world import objects
 from app.store.world.objects import StoredObject, rfc3339
 from app.world import declare
@@ -136,7 +136,7 @@ def explain_plan(
 ) -> Reply[PlanExplanationWire]:  # fmt: skip
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
-    def read(connection: Connection) -> tuple[Free, PlanContentWire, list[CycleWire]]:
+    def read(connection: Connection) -> tuple[PlanHeadRow, PlanContentWire, list[CycleWire]]:
         number = generation or plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
         row = plan_reads.read_head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
@@ -161,7 +161,7 @@ def explain_plan(
     return answer(found)
 
 
-def _own_plan(ctx: Context, who: Principal, row: Free, own: PlanContentWire) -> PlanExplanationWire:
+def _own_plan(ctx: Context, who: Principal, row: PlanHeadRow, own: PlanContentWire) -> PlanExplanationWire:
     """Returns a plan as a tenant sees it: what it has and lacks itself."""
     head = plan_wire.head(row, who.tenant)
     lacks = _add_reasons(ctx, who, row["generation"], own)
@@ -176,14 +176,14 @@ def _add_reasons(ctx: Context, who: Principal, generation: int, plan: PlanConten
     if all(line.get("reason") for line in plan["unserved"]):
         return plan
 
-    def order() -> Aside:
+    def order() -> Aside[dict[str, UnservedWhyWire]]:
         from app.control.answer.explain.question import Explain
 
         snapshot, recorded = ctx.database.read(lambda read: questions.read_recorded(read, generation))
         return Explain(snapshot, recorded, "unserved", "")
 
     try:
-        known: dict[str, UnservedWhyWire] = questions.ask(ctx, who, call_solvers(order), SECONDS)
+        known = questions.ask(ctx, who, call_solvers(order), SECONDS)
     except HttpProblem:  # its snapshot is no longer kept, or no solvers are here: reasons are left out
         return plan
     lines: list[PlanUnservedWire] = [
@@ -196,7 +196,7 @@ def _add_reasons(ctx: Context, who: Principal, generation: int, plan: PlanConten
 def _add_worth_profiling(ctx: Context, who: Principal, found: PlanExplanationWire) -> None:
     """Adds the services whose uncertain profiles cost money; without an uncertain profile, nothing is asked."""
 
-    def order() -> Aside | None:
+    def order() -> Aside[ProfilingWorthWire] | None:
         from app.control.answer.explain.question import Explain
         from app.control.answer.explain.uncertainty import states_spread
 
@@ -211,7 +211,7 @@ def _add_worth_profiling(ctx: Context, who: Principal, found: PlanExplanationWir
         found["worthProfiling"] = []
         return
     try:
-        known: ProfilingWorthWire = questions.ask(ctx, who, asked, SECONDS)
+        known = questions.ask(ctx, who, asked, SECONDS)
     except HttpProblem as problem:
         found["sentences"].append(f"what profiling could save is not known now: {problem.detail}")
         return
@@ -227,7 +227,7 @@ def _there(ctx: Context, key: Key) -> None:
 def _explain(ctx: Context, who: Principal, what: Literal["service", "instance", "job"], name: str, of: int) -> Any:
     """Returns the explanation that the question has by its kind."""
 
-    def order() -> Aside:
+    def order() -> Aside[Any]:
         from app.control.answer.explain.question import Explain
 
         snapshot, plan = ctx.database.read(lambda connection: questions.read_recorded(connection, of))

@@ -134,7 +134,7 @@ def ask_rollback(connection: Connection, by: Actor, generation: int, to: int | N
     if state not in ACTED_UPON:
         raise HttpProblem("conflict", f"plan {generation} is {state}: it has not changed any node")
     _is_newest(connection, generation, state)
-    target = to or row["base"]
+    target = to or row["base"] or 0
     earlier = plan_reads.read_head(connection, target) if target else None
     if to is None and earlier is None:
         detail = f"plan {generation} replaced no plan that is still kept: there is nothing to go back to"

@@ -11,6 +11,7 @@ from app.api.recent import Recent
 from app.control.answer.explain.plan import HeldBackChangeWire
 from app.manifests.model import Free, Key, Kind
 from app.store.plans import pieces, plans
+from app.store.plans.plan_reads import PlanHeadRow
 from app.store.world import objects
 from app.store.world.objects import rfc3339
 from app.wire import MomentText
@@ -87,7 +88,7 @@ class PlanWire(PlanFactsWire, PlanContentWire):
 NOTHING: PlanContentWire = {"instances": [], "jobs": [], "unserved": [], "unplaced": [], "heldBack": []}
 
 
-def head(row: Free, tenant: str = "") -> PlanHeadWire:
+def head(row: PlanHeadRow, tenant: str = "") -> PlanHeadWire:
     """Returns a plan as lists show it. A tenant sees no message, no price and no decider.
 
     `cost` is what bound and gap are about: the price of GPUs, and of what is unserved by the policy.

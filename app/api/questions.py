@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from sqlalchemy import Connection
 
 from app.access import Principal
+from app.api.replies import T
 from app.api.solvers import call_solvers
 from app.context import Context
 from app.control.solve.questions import LoopsMissing, NoAnswer
@@ -25,7 +26,7 @@ RETRY = {"Retry-After": "5"}
 COMPILE_SECONDS = 30  # by then most machines have the loops
 
 
-def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
+def ask(ctx: Context, who: Principal, order: Aside[T], seconds: float) -> T:
     """Returns the answer; 503 where loops are compiled, too many questions wait or the process died."""
     try:
         return call_solvers(lambda: ctx.desk.ask(order, seconds, who.party))

@@ -98,13 +98,13 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
 
     snapshot = ctx.database.read(read)
 
-    def order() -> Aside:
+    def order() -> Aside[WhatIfAnswerWire | NoComparison]:
         from app.control.answer.whatif.question import WhatIf
 
         prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
         return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective)
 
-    comparison: WhatIfAnswerWire | NoComparison = questions.ask(ctx, by.principal, call_solvers(order), query.seconds)
+    comparison = questions.ask(ctx, by.principal, call_solvers(order), query.seconds)
     if "failed" in comparison:
         raise _refuse(comparison)
     return comparison
@@ -115,12 +115,12 @@ def slo_price(ctx: Context, who: Principal, service: str) -> SloPriceWire | None
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
     snapshot = ctx.database.read(lambda connection: call_solvers(lambda: questions.read_now(connection)))
 
-    def order() -> Aside:
+    def order() -> Aside[WhatIfAnswerWire | NoComparison]:
         from app.control.answer.whatif.question import WhatIf
 
         return WhatIf(snapshot, WhatIfChange(), PRICE_SECONDS, None, 0, (service,))
 
-    comparison: WhatIfAnswerWire | NoComparison = questions.ask(ctx, who, call_solvers(order), PRICE_SECONDS)
+    comparison = questions.ask(ctx, who, call_solvers(order), PRICE_SECONDS)
     if "failed" in comparison:
         raise _refuse(comparison)
     return next(iter(comparison["sloPrices"]), None)

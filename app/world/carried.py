@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -13,7 +12,6 @@ from app.manifests.model import Key, Kind, WrittenSpec
 from app.manifests.uncertain import profile_at
 from app.store.world import objects
 from app.store.world.gpu_counts import gpus_of_nodes
-from app.store.world.objects import StoredObject
 from app.world.consequences import POLICY
 from app.world.decisions import Action, ObjectDecision
 
@@ -29,7 +27,9 @@ def find_uncarried(connection: Connection, decisions: Sequence[ObjectDecision], 
         new[decision.key] for decision in decisions
         if decision.key.kind is Kind.SERVICE and decision.action in changed and decision.after is not None
     ]  # fmt: skip
-    services = [service for service in services if service.spec.get("ratePerSecond") and "latencyMs" in _slo(service)]
+    services = [
+        service for service in services if service.spec.get("ratePerSecond") and "latencyMs" in service.spec["slo"]
+    ]
     if not services:
         return {}
     nodes = gpus_of_nodes(connection)
@@ -89,9 +89,3 @@ def most_per_gpu(
             rates = [int(batch) * 1000 / exec_ms * 100 / int(share) for share, exec_ms in curve.items()]
             best[gpu_type] = max(best.get(gpu_type, 0.0), *rates)
     return best
-
-
-def _slo(service: StoredObject) -> WrittenSpec:
-    slo: Any = service.spec["slo"]
-    found: WrittenSpec = slo
-    return found

@@ -16,11 +16,10 @@ from app.console.links import subject_link
 from app.console.page_answer import show
 from app.console.page_request import PageQuery, read_text
 from app.console.visitor import Viewer
-from app.manifests.model import Free
 from app.store.access import tokens
 from app.store.database import clock
 from app.store.world import audit
-from app.store.world.audit import AuditFilter
+from app.store.world.audit import AuditFilter, AuditRow
 
 router = APIRouter(include_in_schema=False)
 
@@ -47,7 +46,7 @@ def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     number = query.before if query.before.isascii() and query.before.isdigit() and len(query.before) < 19 else ""
     wanted = AuditFilter(principal=query.principal, verb=query.verb, kind=query.kind, name=query.name)
 
-    def read(connection: Connection) -> tuple[datetime, list[Free], dict[str, str]]:
+    def read(connection: Connection) -> tuple[datetime, list[AuditRow], dict[str, str]]:
         rows = audit.page(connection, int(number or NEWEST), PAGE_ROWS + 1, wanted)
         return clock.moment(connection), rows, tokens.labels(connection, {row["principal"] for row in rows})
 
@@ -58,7 +57,7 @@ def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     )  # fmt: skip
 
 
-def _line(row: Free) -> dict[str, object]:
+def _line(row: AuditRow) -> dict[str, object]:
     """Returns an entry with the address of its object, and what was there before and after as text."""
     name = f"{row['tenant']}/{row['name']}" if row["tenant"] else row["name"]
     kind = "Node" if row["kind"] == "Cordon" else row["kind"]
@@ -68,7 +67,7 @@ def _line(row: Free) -> dict[str, object]:
     return {**row, "full_name": name, "link": link, "states": states, "detail": detail, "gpus": _gpus(row)}
 
 
-def _gpus(row: Free) -> str:
+def _gpus(row: AuditRow) -> str:
     """Returns `GPU 1` where a cordon or drain was of that GPU alone; empty where it was of the whole node."""
     before = (row["before"] or {}).get("cordons", ())
     places = [line.get("gpu") for line in (row["after"], *before) if line] if row["kind"] == Noun.CORDON else []

@@ -83,7 +83,8 @@ def read_page(connection: Connection, tenant: str, generation: int, against: int
         difference = None
     in_force = plan_reads.read_generation_in_force(connection)
     about = EventFilter(kind="Plan", name=f"p{generation}")
-    is_base_kept = bool(row["base"]) and plan_reads.read_head(connection, row["base"]) is not None
+    base = row["base"]
+    is_base_kept = base is not None and plan_reads.read_head(connection, base) is not None
     return PlanPage(
         at=clock.moment(connection),
         moment=row["at"],

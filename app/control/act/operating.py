@@ -80,7 +80,7 @@ def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
 
 def _rollback_request(connection: Connection, generation: int) -> tuple[int, str] | None:
     row = plan_reads.read_head(connection, generation)
-    wanted = (row or {}).get("asked", {}).get("rollback")
+    wanted = row["asked"].get("rollback") if row else None
     return (int(wanted.get("to") or row["base"] or 0), str(wanted["by"])) if row and wanted else None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -25,6 +24,7 @@ from app.control.formulate.formulate import formulate
 from app.control.record.records import read_plan, snapshot_of
 from app.control.solve.recorded import OtherOrder, RecordedSolver, RepeatingSolver
 from app.control.solve.versions import other_versions
+from app.manifests.model import Fields
 from solvers.planning.plan import Certificate, Plan
 
 
@@ -136,7 +136,7 @@ def difference(then: object, now: object, where: str) -> str:
     return found or f"{where}: {then!r} on record, {now!r} now"
 
 
-def _difference_of_maps(then: Mapping[Any, Any], now: Mapping[Any, Any], where: str) -> str:
+def _difference_of_maps(then: Fields, now: Fields, where: str) -> str:
     for key in sorted(then.keys() | now.keys()):
         if key not in then or key not in now:
             return f"{where}: {key} is {'new' if key in now else 'gone'}"

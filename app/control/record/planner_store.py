@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -22,7 +21,7 @@ from app.control.observe.observer import ExpectLoads, Observer
 from app.control.observe.silence import Silence
 from app.control.record.encoding import plan_row, snapshot_parts
 from app.store.database import clock, lease
-from app.store.database.database import Database, Unavailable
+from app.store.database.database import Database, T, Unavailable
 from app.store.fleet import assignments
 from app.store.fleet.load_news import NO_NEWS, NewsQuestion
 from app.store.plans import approval_hold, plan_reads, plans, retention
@@ -58,7 +57,7 @@ class PlannerStore:
             self.database.repeatable(lambda connection: lease.release(connection, self.holder))
         self.epoch = 0
 
-    def read(self, fn: Callable[[Connection, Observer], Any]) -> Any:
+    def read(self, fn: Callable[[Connection, Observer], T]) -> T:
         """Makes a consistent read. After a failed read the silence of nodes counts from then."""
         with self._reading:
             try:
@@ -72,13 +71,11 @@ class PlannerStore:
 
     def snapshot(self, expecting: ExpectLoads) -> Snapshot:
         """Returns everything that a decision is made from, as of one moment."""
-        found: Snapshot = self.read(lambda c, observer: observer.snapshot(c, self.epoch, expecting))
-        return found
+        return self.read(lambda c, observer: observer.snapshot(c, self.epoch, expecting))
 
     def world(self) -> tuple[DeclaredObject, ...]:
         """Returns every declared object."""
-        found: tuple[DeclaredObject, ...] = self.read(lambda c, observer: observer.world(c))
-        return found
+        return self.read(lambda c, observer: observer.world(c))
 
     def skip_statuses(self, before: int, after: int) -> None:
         """Does not read the world again for versions in which this planner wrote statuses alone."""
@@ -87,8 +84,7 @@ class PlannerStore:
 
     def view(self, asked: NewsQuestion = NO_NEWS) -> FleetView:
         """Returns what a step of the rollout follows from, as of one moment, and the news of loads till then."""
-        found: FleetView = self.read(lambda c, observer: observer.view(c, asked))
-        return found
+        return self.read(lambda c, observer: observer.view(c, asked))
 
     def record(
         self, snapshot: Snapshot, decisions: Sequence[Decision], new_events: Sequence[NewEvent] = ()

@@ -28,7 +28,7 @@ _prepared: list[FleetDelta] = []  # at most one, in the process that carries out
 
 
 @dataclass(frozen=True, slots=True)
-class PrepareAdding(Aside):
+class PrepareAdding(Aside[bool]):
     """The order to read and judge what runs, ready to be added to."""
 
     problem: Problem
@@ -46,7 +46,7 @@ class PrepareAdding(Aside):
 
 
 @dataclass(frozen=True, slots=True)
-class AddMissing(Aside):
+class AddMissing(Aside[SolverAnswer]):
     """The order to add what a running plan leaves unserved at these rates."""
 
     problem: Problem

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
 
 
-class Aside(ABC):
-    """An order that any process with loaded solvers can carry out; it is pickled on the way.
+class Aside(ABC, Generic[T_co]):
+    """An order that any process with loaded solvers can carry out, and whose answer is a T; it is pickled on the way.
 
     A failure is part of its answer, because an exception would end the process.
     """
@@ -14,5 +17,5 @@ class Aside(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def answered(self) -> object:
+    def answered(self) -> T_co:
         """Returns the answer."""

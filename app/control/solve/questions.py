@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TypeVar
 
 from app.control.solve.aside import Aside
 from app.control.solve.process import SolverProcess
@@ -13,6 +13,8 @@ from app.worker.process import WorkerDied, WorkerLate
 MOST_QUESTIONS = 4  # at work and waiting, half of them of one caller; with more an answer would take too long
 GRACE_SECONDS = 20.0  # beyond the question's own seconds
 NEEDED = ("app.control.answer.explain.question", "app.control.answer.whatif.question", "scipy.optimize")
+
+T = TypeVar("T")
 
 
 class NoAnswer(Exception):
@@ -35,14 +37,15 @@ class QuestionProcess:
         """Starts the process, without waiting; where that fails, a question tries again."""
         self._process.start()
 
-    def ask(self, order: Aside, seconds: float, caller: str) -> Any:
+    def ask(self, order: Aside[T], seconds: float, caller: str) -> T:
         """Returns the order's answer; WorkersBusy, LoopsMissing or NoAnswer if there is none."""
         with self._places.turn(caller):
             self._process.start()
             if self._process.is_compiling():
                 raise LoopsMissing
             try:
-                return self._process.ask(order, seconds + self._grace_seconds).result()
+                found: T = self._process.ask(order, seconds + self._grace_seconds).result()
+                return found
             except WorkerLate as late:
                 raise NoAnswer(f"{late}; ask for less") from None
             except WorkerDied as died:

@@ -46,7 +46,7 @@ class Serving:
 
         read_all(waits=False)
 
-    def answer(self, order: Solve | Repeat | Prepare | Follow | FindBatches | MakeBatches | Aside) -> object:
+    def answer(self, order: Solve | Repeat | Prepare | Follow | FindBatches | MakeBatches | Aside[object]) -> object:
         """Returns the answer; a solver's failure is part of it."""
         match order:
             case Aside():

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from threading import BoundedSemaphore
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import psycopg
 from psycopg import errors as pg
-from sqlalchemy import Connection, Row, TextClause, event, text
+from sqlalchemy import Connection, CursorResult, Row, TextClause, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -29,6 +29,11 @@ RETRY_SECONDS = 0.02  # doubled at each attempt, with jitter
 
 # Postgres asks clients to retry these.
 RETRIED = (pg.SerializationFailure, pg.DeadlockDetected)
+
+
+def read_dicts(kind: type[T], found: CursorResult[*tuple[Any, ...]]) -> list[T]:
+    """Returns the rows as dictionaries of a type, which names the columns of their statement."""
+    return cast(list[T], [dict(row._mapping) for row in found])
 
 
 class Unavailable(Exception):

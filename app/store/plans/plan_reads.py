@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypedDict
 
 from sqlalchemy import Connection
 
-from app.manifests.model import Free
+from app.manifests.model import Fields, Free
 from app.store.database import versions
-from app.store.database.database import statement
+from app.store.database.database import read_dicts, statement
 from app.store.plans.plans import IS_IN_FORCE
 from app.store.world.objects import rfc3339
 from app.wire import MomentText
+from solvers.planning.wire import PlanChangesWire
 
 STREAM = "wake"
 MOST_SEARCHED = 1000  # plans of a tenant
@@ -74,6 +75,30 @@ ANSWERED = statement("asked_of_plan_answered", "UPDATE plan SET asked = asked - 
 LOCKED = statement("plan_for_update", "SELECT state FROM plan WHERE generation = :generation FOR UPDATE")
 
 
+class PlanHeadRow(TypedDict):
+    """A plan without its body; `amounts` are what else it costs, `asked` the requests that wait for the leader."""
+
+    generation: int
+    epoch: int
+    at: datetime
+    lane: str
+    state: str
+    reason: str
+    message: str
+    base: int | None
+    method: str
+    cost: float | None
+    bound: float | None
+    gap: float | None
+    changes: PlanChangesWire
+    services: list[str]
+    decided_by: str
+    decided_at: datetime | None
+    asked: Mapping[str, Fields]
+    rollout: Free
+    amounts: Fields | None
+
+
 class CycleWire(TypedDict):
     """A round of the planner and its outcome."""
 
@@ -86,23 +111,21 @@ class CycleWire(TypedDict):
     generation: int | None
 
 
-def page(connection: Connection, before: int, limit: int, tenant: str = "") -> list[Free]:
+def page(connection: Connection, before: int, limit: int, tenant: str = "") -> list[PlanHeadRow]:
     """Returns plans older than `before`, newest first; for a tenant those that changed something of its own."""
     values = {"before": before, "limit": limit, "tenant": tenant}
-    rows = connection.execute(PAGE_OF_TENANT if tenant else PAGE, values)
-    return [dict(row._mapping) for row in rows]
+    return read_dicts(PlanHeadRow, connection.execute(PAGE_OF_TENANT if tenant else PAGE, values))
 
 
-def page_of_service(connection: Connection, tenant: str, name: str, limit: int) -> list[Free]:
+def page_of_service(connection: Connection, tenant: str, name: str, limit: int) -> list[PlanHeadRow]:
     """Returns the newest plans that changed something of a service; searches those of its tenant, up to a number."""
     values = {"tenant": tenant, "service": f"{tenant}/{name}", "searched": MOST_SEARCHED, "limit": limit}
-    return [dict(row._mapping) for row in connection.execute(PAGE_OF_SERVICE, values)]
+    return read_dicts(PlanHeadRow, connection.execute(PAGE_OF_SERVICE, values))
 
 
-def read_head(connection: Connection, generation: int) -> Free | None:
+def read_head(connection: Connection, generation: int) -> PlanHeadRow | None:
     """Returns a plan without its body."""
-    row = connection.execute(HEAD_OF, {"generation": generation}).one_or_none()
-    return dict(row._mapping) if row else None
+    return next(iter(read_dicts(PlanHeadRow, connection.execute(HEAD_OF, {"generation": generation}))), None)
 
 
 def read_generation_in_force(connection: Connection) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypedDict
 
 import msgspec
 from sqlalchemy import Connection, TextClause
 
 from app.manifests.model import Free
-from app.store.database.database import statement
+from app.store.database.database import read_dicts, statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,25 @@ class AuditEntry:
     detail: str = ""
     before: Free | None = None
     after: Free | None = None
+
+
+class AuditRow(TypedDict):
+    """An entry as it is stored."""
+
+    id: int
+    at: datetime
+    request_id: str
+    principal: str
+    scope: str
+    principal_tenant: str
+    verb: str
+    outcome: str
+    kind: str
+    tenant: str
+    name: str
+    detail: str
+    before: Free | None
+    after: Free | None
 
 
 INSERT = statement(
@@ -87,11 +107,11 @@ def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
 
 def page(
     connection: Connection, before: int, limit: int, wanted: AuditFilter = AuditFilter()
-) -> list[Free]:  # fmt: skip
+) -> list[AuditRow]:  # fmt: skip
     """Returns the newest entries older than `before`, newest first."""
     chosen = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
-    rows = connection.execute(page_statement(chosen), {**chosen, "before": before, "limit": limit})
-    return [dict(row._mapping) for row in rows]
+    given = {**chosen, "before": before, "limit": limit}
+    return read_dicts(AuditRow, connection.execute(page_statement(chosen), given))
 
 
 def page_statement(chosen: Mapping[str, object]) -> TextClause:

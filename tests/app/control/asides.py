@@ -12,7 +12,7 @@ from app.control.solve.questions import NEEDED
 
 
 @dataclass(frozen=True, slots=True)
-class Sleeps(Aside):
+class Sleeps(Aside[str]):
     """Takes its time."""
 
     seconds: float
@@ -23,7 +23,7 @@ class Sleeps(Aside):
 
 
 @dataclass(frozen=True, slots=True)
-class Dies(Aside):
+class Dies(Aside[None]):
     """Takes its process along."""
 
     def answered(self) -> None:
@@ -31,7 +31,7 @@ class Dies(Aside):
 
 
 @dataclass(frozen=True, slots=True)
-class Pid(Aside):
+class Pid(Aside[tuple[int, int]]):
     """Returns the PID of the process that answers."""
 
     def answered(self) -> tuple[int, int]:
@@ -39,7 +39,7 @@ class Pid(Aside):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Aside):
+class Loaded(Aside[tuple[str, ...]]):
     """Returns what the process has imported of the modules that questions need."""
 
     def answered(self) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ from solvers.planning.wire import gpus_wire
 
 
 @dataclass(frozen=True, slots=True)
-class Explain(Aside):
+class Explain(Aside[Any]):
     """The question why a service, an instance or a job of a recorded plan is as it is, or what profiling could save."""
 
     snapshot: Snapshot

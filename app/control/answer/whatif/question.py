@@ -36,7 +36,7 @@ PATIENCE_SHARE = 1 / 12  # of the seconds: a search ends after so long without a
 
 
 @dataclass(frozen=True, slots=True)
-class WhatIf(Aside):
+class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
     """The question what a change would do. The answer changes nothing."""
 
     snapshot: Snapshot
