@@ -21,10 +21,11 @@ OWN = match_own(*LABELS)
 def read_passing_gpus(estate: Estate, reader: MetricsReader, window: str, every: str) -> dict[str, MeasuredSeries]:
     """Returns the most GPUs of each node that pods held at once which nothing scales; PrometheusFailed without answers.
 
-    A step without kube-state-metrics is a gap. It knows nothing of claims, so nodes of a DRA driver are left out.
+    A step without these metrics is a gap. None tells of claims, so nodes of a DRA driver are left out.
     """
     moved = f'{HOLDS},{RENAMED}node!=""}}'  # their node is that of kube-state-metrics
-    is_seen = reader.read_steps(f"count(kube_pod_owner{{{OWN}}}) unless count(last_over_time({moved}[{window}]))")
+    known = f'count(kube_pod_owner{{{OWN}}}) and count(kube_pod_status_phase{{phase="Running",{OWN}}})'
+    is_seen = reader.read_steps(f"{known} unless count(last_over_time({moved}[{window}]))")
     if not is_seen or is_seen[-1] is None:
         check_renamed(reader, "kube_pod_container_resource_requests", "kube-state-metrics", *LABELS)
     if not is_seen:
@@ -36,6 +37,8 @@ def read_passing_gpus(estate: Estate, reader: MetricsReader, window: str, every:
         {each.labels.get("namespace", "") for each in reader.read_samples(f"count by (namespace) ({ever})")}
     )
     chosen = f'{OWN},namespace=~"{"|".join(spaces)}"'
+    if not spaces and not reader.read_samples(f"count(last_over_time({holds}))"):
+        return {}  # it has no pod's GPUs at all
     owned, alive = f"{BY_POD} ({OWNERS},{chosen}}})", f"{BY_POD} ({PHASES},{chosen}}} == 1)"
     held = f"sum by (node) ({HOLDS},{chosen}}} {JOINED} {owned} {JOINED} {alive})"
     found = reader.read_by_label(f"max_over_time(({held})[{window}:{every}])", "node") if spaces else {}

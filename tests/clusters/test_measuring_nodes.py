@@ -96,3 +96,14 @@ def test_what_a_scrape_job_puts_its_own_labels_on_is_not_measured_and_a_sentence
     else:
         assert set(found.loads.standing_nodes) >= {"n1", "old"}
         assert found.node_prices == {"n1": 9_250_000_000}
+
+
+@pytest.mark.parametrize("metric", ["kube_pod_owner", "kube_pod_status_phase", "kube_pod_container_resource_requests"])
+def test_what_jobs_held_is_not_known_where_a_metric_of_kube_state_metrics_is_missing(
+    estate: Estate, tmp_path: Path, metric: str
+) -> None:
+    now = time.time()
+    kept = (series for series in past(estate, now - 2 * HOUR) if series.name != metric and "kube_" in series.name)
+    with prometheus_with(kept, tmp_path, now - 2 * HOUR, now) as url:
+        found = measure(estate, PrometheusServer(url, "", no_pause), HOUR, time.time(), {})
+    assert found.loads.passing_gpus == {}
