@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.store.database.database import statement
+from app.store.database.database import read_row, statement
 
 INSERT = statement(
     "insert_join_token",
@@ -83,14 +83,12 @@ def forget(connection: Connection, limit: int) -> int:
 
 def find(connection: Connection, token_id: str) -> JoinTokenRow | None:
     """Returns the join token without locking it."""
-    row = connection.execute(FIND, {"id": token_id}).one_or_none()
-    return JoinTokenRow(*row) if row else None
+    return read_row(JoinTokenRow, connection.execute(FIND, {"id": token_id}))
 
 
 def lock_for_use(connection: Connection, token_id: str) -> JoinTokenRow | None:
     """Returns the join token, locked until the transaction ends, so that it is used once."""
-    row = connection.execute(FOR_USE, {"id": token_id}).one_or_none()
-    return JoinTokenRow(*row) if row else None
+    return read_row(JoinTokenRow, connection.execute(FOR_USE, {"id": token_id}))
 
 
 def use(connection: Connection, token_id: str, node: str) -> None:
@@ -117,5 +115,4 @@ def page(connection: Connection, after: str, limit: int) -> list[ListedJoinToken
 
 def revoke(connection: Connection, token_id: str) -> ListedJoinToken | None:
     """Ends a join token that was not used yet."""
-    row = connection.execute(REVOKE, {"id": token_id}).one_or_none()
-    return ListedJoinToken(*row) if row else None
+    return read_row(ListedJoinToken, connection.execute(REVOKE, {"id": token_id}))

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.store.database.database import statement
+from app.store.database.database import read_row, statement
 
 OVERLAP_SECONDS = 60.0  # the longest poll: requests in flight with the old token may finish
 
@@ -115,8 +115,7 @@ def take_up(connection: Connection, elder: str, token_id: str) -> datetime | Non
 
 def read_replaced_token(connection: Connection, token_id: str) -> ReplacedToken | None:
     """Returns the token if its successor replaced it."""
-    row = connection.execute(SPENT, {"id": token_id}).one_or_none()
-    return ReplacedToken(*row) if row else None
+    return read_row(ReplacedToken, connection.execute(SPENT, {"id": token_id}))
 
 
 def forget(connection: Connection, limit: int) -> int:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.store.database.database import SqlRow, statement
+from app.store.database.database import SqlRow, read_row, statement
 
 # The API accepts ASCII labels only, so no token made there has one of these.
 SESSION = "console · session"
@@ -88,8 +88,7 @@ class SessionRow:
 
 def find_live(connection: Connection, session_id: str) -> SessionRow | None:
     """Returns the session, unless it or its token has ended by the database's clock."""
-    row = connection.execute(LIVE, {"id": session_id}).one_or_none()
-    return SessionRow(*row) if row else None
+    return read_row(SessionRow, connection.execute(LIVE, {"id": session_id}))
 
 
 def open_for(

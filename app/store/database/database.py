@@ -31,6 +31,12 @@ RETRY_SECONDS = 0.02  # doubled at each attempt, with jitter
 RETRIED = (pg.SerializationFailure, pg.DeadlockDetected)
 
 
+def read_row(kind: Callable[..., T], found: CursorResult[*tuple[Any, ...]]) -> T | None:
+    """Returns the only row, if there is one, as an object whose fields are the columns of its statement."""
+    row = found.one_or_none()
+    return None if row is None else kind(*row)
+
+
 def read_dicts(kind: type[T], found: CursorResult[*tuple[Any, ...]]) -> list[T]:
     """Returns the rows as dictionaries of a type, which names the columns of their statement."""
     return cast(list[T], [dict(row._mapping) for row in found])

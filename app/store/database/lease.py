@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.store.database.database import TRANSACTION_IDENTITY, note_transaction, statement
+from app.store.database.database import TRANSACTION_IDENTITY, note_transaction, read_row, statement
 from app.store.database.versions import LEAP_BY  # by as much: a plan's generation is also the version of its stream
 
 PLANNER = "planner"
@@ -105,8 +105,7 @@ def next_generation(connection: Connection, epoch: int, name: str = PLANNER) -> 
 
 def current(connection: Connection) -> Lease | None:
     """Returns the lease of the present leader, or else of the last."""
-    row = connection.execute(LEASE, {"name": PLANNER}).one_or_none()
-    return None if row is None else Lease(*row)
+    return read_row(Lease, connection.execute(LEASE, {"name": PLANNER}))
 
 
 def leap(connection: Connection) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 from sqlalchemy import Connection
 
-from app.store.database.database import SqlRow, statement
+from app.store.database.database import SqlRow, read_row, statement
 
 # A slice is final when its node will report nothing more about it: the node has reported after its end, and reports
 # that take a minute or two have arrived; or the node has been silent for an hour since.
@@ -173,8 +173,7 @@ def due(connection: Connection) -> list[str]:
 def hold(connection: Connection, node: str, slices: int) -> OpenAccount | None:
     """Returns the node's account with at most so many new slices, if any is due and no other replica holds it."""
     given = {"settled": SETTLED, "grace": GRACE, "horizon": f"{MONTHS} months", "slices": slices, "node": node}
-    row = connection.execute(HOLD, given).one_or_none()
-    return OpenAccount(*row) if row else None
+    return read_row(OpenAccount, connection.execute(HOLD, given))
 
 
 def take_news(connection: Connection, node: str) -> int | None:

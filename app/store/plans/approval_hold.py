@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.store.database.database import statement
+from app.store.database.database import read_row, statement
 from app.store.plans import plan_reads
 
 BEGIN = statement(
@@ -36,8 +36,7 @@ def begin(connection: Connection, generation: int) -> None:
 
 def find(connection: Connection) -> ApprovalHold | None:
     """Returns the hold; None if plans follow the policy's mode."""
-    row = connection.execute(FIND).one_or_none()
-    return ApprovalHold(*row) if row else None
+    return read_row(ApprovalHold, connection.execute(FIND))
 
 
 def lift(connection: Connection) -> ApprovalHold | None:

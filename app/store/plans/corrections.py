@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.manifests.model import Fields
-from app.store.database.database import statement
+from app.store.database.database import read_row, statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +78,4 @@ def read_all(connection: Connection) -> list[CorrectionRow]:
 
 def read_one(connection: Connection, model: str, variant: str, gpu_type: str) -> CorrectionRow | None:
     """Returns the correction of a profile; None where nothing was measured."""
-    row = connection.execute(ONE, {"model": model, "variant": variant, "gpu_type": gpu_type}).first()
-    return CorrectionRow(*row) if row else None
+    return read_row(CorrectionRow, connection.execute(ONE, {"model": model, "variant": variant, "gpu_type": gpu_type}))

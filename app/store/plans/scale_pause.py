@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from app.store.database import lease
-from app.store.database.database import statement
+from app.store.database.database import read_row, statement
 from app.store.database.lease import SCALER
 from app.store.plans.scale_rows import ScalePause
 
@@ -32,11 +32,9 @@ def begin(connection: Connection, by: str, message: str) -> bool:
 
 def find(connection: Connection) -> ScalePause | None:
     """Returns the pause; None if each workload's mode holds."""
-    row = connection.execute(FIND).one_or_none()
-    return ScalePause(*row) if row else None
+    return read_row(ScalePause, connection.execute(FIND))
 
 
 def lift(connection: Connection) -> ScalePause | None:
     """Ends the pause and returns it; None if there was none."""
-    row = connection.execute(LIFT).one_or_none()
-    return ScalePause(*row) if row else None
+    return read_row(ScalePause, connection.execute(LIFT))

@@ -193,20 +193,8 @@ CAPPED_NODES = statement(
 
 
 def _read_row(row: SqlRow) -> StoredObject:
-    return StoredObject(
-        uid=row.uid,
-        kind=Kind(row.kind),
-        tenant=row.tenant,
-        name=row.name,
-        labels=row.labels,
-        spec=row.spec,
-        status=row.status,
-        generation=row.generation,
-        resource_version=row.resource_version,
-        admits=row.admits,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
+    uid, kind, *rest = row
+    return StoredObject(uid, Kind(kind), *rest)
 
 
 def get(connection: Connection, key: Key) -> StoredObject | None:
