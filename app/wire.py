@@ -16,3 +16,9 @@ class PageMetadataWire(TypedDict):
     """The next page of a list; null on the last page."""
 
     next: str | None
+
+
+def spell_camel(name: str) -> str:
+    """Returns gpuType for gpu_type."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

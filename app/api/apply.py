@@ -131,6 +131,6 @@ def _warnings(connection: Connection, decision: ObjectDecision) -> list[str]:
         return [f"{decision.key}: {why}" for why in unfit]
     return [
         f"{decision.key}: {known['message']}"
-        for known in decision.object.status.get("conditions", ())
+        for known in decision.object.conditions
         if known["type"] == SLO_ATTAINABLE and known["status"] == "False"
     ]

@@ -177,7 +177,7 @@ def _clocks(gpu_type: StoredObject, wanted: list[int] | None) -> list[int]:
 
 def _gpu(connection: Connection, node: StoredObject, wanted: int | None) -> int:
     """Returns the GPU to measure on: the one that is asked for, else one with the least on it."""
-    count = int(str(node.spec["gpus"]))
+    count = int(node.spec["gpus"])
     if wanted is not None and wanted >= count:
         raise HttpProblem("invalid", f"node {node.name} has GPUs 0..{count - 1}; there is no GPU {wanted}")
     marks = cordons.list_cordons(connection, node.name)

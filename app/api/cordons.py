@@ -173,7 +173,7 @@ def place(
     require(by.principal, Noun.CORDON, AccessVerb.WRITE)
     if mode == "cordon" and given.deadline is not None:
         raise HttpProblem("bad-request", "a cordon has no deadline; drain the node to empty it by a deadline")
-    gpus = int(str(_existing(connection, name).spec["gpus"]))
+    gpus = int(_existing(connection, name).spec["gpus"])
     if given.gpu is not None and given.gpu >= gpus:
         raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {given.gpu}")
     if given.deadline is not None:

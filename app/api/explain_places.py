@@ -41,9 +41,7 @@ def explain_node(ctx: Ctx, who: Who, name: Name) -> Reply[NodeExplanationWire]:
         size = gpu_type.spec["memoryGib"] if gpu_type else 0.0
         plan = _plan(connection)
         kept_off = [cordon.wire() for cordon in cordons.list_cordons(connection, name)]
-        return places.explain_node(
-            name, node.spec, plan, plan.get("releasable", ()), kept_off, node.status.get("conditions", []), size
-        )
+        return places.explain_node(name, node.spec, plan, plan.get("releasable", ()), kept_off, node.conditions, size)
 
     return answer(call_solvers(lambda: ctx.database.read(read)))
 
@@ -68,7 +66,7 @@ def explain_tenant(ctx: Ctx, who: Who, name: Name) -> Reply[TenantExplanationWir
             raise declare.missing(Key(Kind.TENANT, "", name))
         own = plan_wire.select_tenant(_plan(connection, is_own=granted is Reach.OWN), name)
         return places.explain_tenant(
-            name, found.spec if found else None, declared, own, found.status.get("conditions", []) if found else []
+            name, found.spec if found else None, declared, own, found.conditions if found else []
         )
 
     return answer(call_solvers(lambda: ctx.database.read(read)))

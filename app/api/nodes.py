@@ -34,7 +34,7 @@ from app.store.database.database import Unavailable
 from app.store.fleet import assignments, node_state
 from app.store.money import packed_minutes
 from app.store.world import audit, events
-from app.wire import MomentText
+from app.wire import MomentText, spell_camel
 from app.world.write import Actor
 
 WAIT_DESCRIPTION = "The longest time to wait for news; without any the answer may come up to a third sooner"
@@ -311,10 +311,5 @@ def _utc(moment: datetime | None) -> datetime | None:
 def camel(value: Any) -> Any:
     """Returns column names as the wire spells them."""
     if isinstance(value, dict):
-        return {_camel_name(key): camel(item) for key, item in value.items()}
+        return {spell_camel(key): camel(item) for key, item in value.items()}
     return [camel(item) for item in value] if isinstance(value, list) else value
-
-
-def _camel_name(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)

@@ -18,6 +18,7 @@ from app.reports import documents, query, sheets
 from app.reports.documents import MoneyReportWire
 from app.store.database.clock import now
 from app.store.money import report_queries
+from app.wire import spell_camel
 
 router = TypedRouter(prefix="/api/v1/reports", tags=["reports"])
 
@@ -50,8 +51,8 @@ def list_reports(who: Who) -> Reply[ReportListWire]:
         {
             "name": name,
             "about": report.about,
-            "by": [documents.camel(word) for word in report.dimensions] + list(query.GRAINS),
-            "values": [documents.camel(word) for word in report.values],
+            "by": [spell_camel(word) for word in report.dimensions] + list(query.GRAINS),
+            "values": [spell_camel(word) for word in report.values],
         }
         for name, report in report_queries.REPORTS.items()
     ]

@@ -86,10 +86,9 @@ def apply_inventory(
     if any(before.status.get(name) != value for name, value in reported.items()):
         after = replace(before, status={**before.status, **reported}, updated_at=now)
     after = set_condition(after, mismatch_condition(find_differences(before.spec, types, gpus, inventory)), now)
-    known = before.status.get("conditions") or ()
-    if "capW" in before.spec or any(condition["type"] == "CapsSettable" for condition in known):
+    if "capW" in before.spec or any(condition["type"] == "CapsSettable" for condition in before.conditions):
         after = set_condition(after, cap_condition(before.spec, inventory), now)
-    if inventory.metadata or any(condition["type"] == "MetadataBlocked" for condition in known):
+    if inventory.metadata or any(condition["type"] == "MetadataBlocked" for condition in before.conditions):
         after = set_condition(after, metadata_condition(inventory.metadata), now)
     return set_condition(after, health_condition(gpus), now)
 

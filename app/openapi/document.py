@@ -12,6 +12,7 @@ from app.manifests.model import STORED, Kind
 from app.openapi import schemas as known
 from app.openapi.schemas import Schema
 from app.problem import TITLES
+from app.wire import spell_camel
 
 OPEN_PATHS = {"/healthz", "/readyz", "/api/v1/join", "/openapi.json"}
 ALWAYS = (
@@ -186,8 +187,7 @@ def _conditions(method: str, one: bool) -> list[dict[str, object]]:
 
 def name_operation(route: APIRoute) -> str:
     """Returns the name of an operation in generated clients: that of its function, in camel case."""
-    first, *rest = route.name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return spell_camel(route.name)
 
 
 def _returns(operation: Schema, status: int, schema: str) -> None:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from app.manifests.model import Free
 from app.store.money.report_queries import MoneyReport, ReportQuery
 from app.store.world.objects import rfc3339
-from app.wire import MomentText
+from app.wire import MomentText, spell_camel
 
 Row = Free
 ReportTotal: TypeAlias = Annotated[
@@ -57,20 +57,14 @@ class MoneyReportWire(TypedDict):
     items: list[ReportItemWire]
 
 
-def camel(name: str) -> str:
-    """Returns gpuType for gpu_type."""
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
 def word(report: MoneyReport, name: str) -> str:
     """Returns the name of a figure in JSON."""
-    return TOTAL if name == "cost" and not report.always else camel(name)
+    return TOTAL if name == "cost" and not report.always else spell_camel(name)
 
 
 def item(query: ReportQuery, report: MoneyReport, row: Row) -> ReportItemWire:
     """Returns a row; a report of money has OpenCost's fields."""
-    properties = {camel(name): row[name] for name in query.by}
+    properties = {spell_camel(name): row[name] for name in query.by}
     values = {word(report, name): row[name] for name in report.values}
     wire: dict[str, object] = {"name": name_of(row, query.by), "properties": properties}
     if query.grain:
@@ -106,7 +100,7 @@ def document(query: ReportQuery, report: MoneyReport, rows: Sequence[Row], curre
         "window": {"start": rfc3339(query.begins), "end": rfc3339(query.ends)},
         "timeZone": query.zone,
         "currency": currency,
-        "by": [camel(name) for name in query.by] + ([query.grain] if query.grain else []),
+        "by": [spell_camel(name) for name in query.by] + ([query.grain] if query.grain else []),
         "total": total(report, rows),
         "items": [item(query, report, row) for row in rows],
     }

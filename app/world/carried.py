@@ -34,7 +34,7 @@ def find_uncarried(connection: Connection, decisions: Sequence[ObjectDecision], 
         return {}
     nodes = gpus_of_nodes(connection)
     nodes |= {
-        key.name: (str(node.spec["gpuType"]), int(str(node.spec["gpus"])))
+        key.name: (str(node.spec["gpuType"]), int(node.spec["gpus"]))
         for key, node in new.items() if key.kind is Kind.NODE
     }  # fmt: skip
     gpus = Counter[str]()

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from app.manifests.model import Free
-from app.store.world.objects import StoredObject, rfc3339
+from app.store.world.objects import StoredObject, WrittenCondition, rfc3339
 
 
 class ConditionFields(Protocol):
@@ -35,20 +34,17 @@ class ObjectCondition:
 
 def set_condition(stored: StoredObject, found: ConditionFields, now: datetime) -> StoredObject:
     """Returns the object with this condition, or the object itself if it has the condition already."""
-    conditions: list[Free] = stored.status.get("conditions", [])
-    known = next((c for c in conditions if c["type"] == found.type), None)
-    fields = {"status": found.status, "reason": found.reason, "message": found.message}
-    if known and all(known[name] == value for name, value in fields.items()):
-        if known["observedGeneration"] == stored.generation:
-            return stored
-        since = known["lastTransitionTime"]
-    else:
-        since = known["lastTransitionTime"] if known and known["status"] == found.status else rfc3339(now)
-    fresh = {
+    known = next((c for c in stored.conditions if c["type"] == found.type), None)
+    since = known["lastTransitionTime"] if known and known["status"] == found.status else rfc3339(now)
+    fresh: WrittenCondition = {
         "type": found.type,
-        **fields,
+        "status": found.status,
+        "reason": found.reason,
+        "message": found.message,
         "lastTransitionTime": since,
         "observedGeneration": stored.generation,
     }
-    others = [c for c in conditions if c["type"] != found.type]
+    if fresh == known:
+        return stored
+    others = [c for c in stored.conditions if c["type"] != found.type]
     return replace(stored, status={**stored.status, "conditions": [*others, fresh]}, updated_at=now)

@@ -122,9 +122,7 @@ def _merge(before: Mapping[str, JSON], status: ObjectStatus) -> dict[str, JSON]:
 
 def _find_events(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
     """Returns an event where the condition has changed; a condition that is good from the start has none."""
-    known = next(
-        (condition for condition in before.status.get("conditions", ()) if condition["type"] == statement.type), None
-    )
+    known = next((condition for condition in before.conditions if condition["type"] == statement.type), None)
     was = (known["status"], known["reason"]) if known else None
     if was == (statement.status, statement.reason) or "Unknown" in (statement.status, was and was[0]):
         return ()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import TypedDict
 from uuid import UUID
 
 import msgspec
@@ -15,6 +16,17 @@ from app.manifests.model import API_VERSION, Free, Key, Kind, WrittenSpec
 from app.store.database.database import SqlRow, statement
 
 COLUMNS = "uid, kind, tenant, name, labels, spec, status, generation, resource_version, admits, created_at, updated_at"
+
+
+class WrittenCondition(TypedDict):
+    """A condition in the status of an object, and since when it holds."""
+
+    type: str
+    status: str  # True, False, Unknown
+    reason: str
+    message: str
+    lastTransitionTime: str
+    observedGeneration: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,11 @@ class StoredObject:
     @property
     def key(self) -> Key:
         return Key(self.kind, self.tenant, self.name)
+
+    @property
+    def conditions(self) -> list[WrittenCondition]:
+        found: list[WrittenCondition] = self.status.get("conditions", [])
+        return found
 
     def admitting(self, tenant: str) -> bool:
         """Returns True if `tenant` may read this model or profile."""
