@@ -8,7 +8,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from agents.gateway.desired import FOLLOWED, Desired, is_followed, server_name
-from agents.gateway.haproxy import ObservedHaproxy
+from agents.gateway.haproxy.haproxy import ObservedHaproxy
 from agents.gateway.overload import Pressure, ReadyCopy, ServiceLoad, ServiceTarget, update_pressure
 from agents.gateway.wire import RouteSpec, ServiceLimit
 

@@ -16,11 +16,12 @@ from pathlib import Path
 import msgspec
 
 from agents.contract.gateways import LeftOutRoute
-from agents.gateway import desired, parsing, state_file
+from agents.gateway import desired, state_file
 from agents.gateway.desired import Desired, server_name, servers_by_name
-from agents.gateway.haproxy import Haproxy, NotApplied, ObservedHaproxy, ServersRefused
-from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
-from agents.gateway.parsing import HaproxyGarbled
+from agents.gateway.haproxy import parsing
+from agents.gateway.haproxy.haproxy import Haproxy, NotApplied, ObservedHaproxy, ServersRefused
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.haproxy.parsing import HaproxyGarbled
 from agents.gateway.receiver import Receiver
 from agents.gateway.relief import Relief, list_drained
 from agents.gateway.requests import GatewayPromise, Tallies

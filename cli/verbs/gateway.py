@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.what == "config":
-        from agents.gateway.configuration import render_base
+        from agents.gateway.haproxy.configuration import render_base
 
         print(render_base(args.folder, args.requests, args.bind), end="")
         return exits.OK

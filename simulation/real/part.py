@@ -28,10 +28,10 @@ import msgspec
 from agents.admission.reading import read_allow_list
 from agents.control.join import join
 from agents.devices.simulated.remote import Switches, connect
-from agents.gateway.configuration import render_base
 from agents.gateway.desired import Desired
-from agents.gateway.haproxy import Haproxy
-from agents.gateway.master_socket import HaproxyAway, MasterSocket
+from agents.gateway.haproxy.configuration import render_base
+from agents.gateway.haproxy.haproxy import Haproxy
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket
 from agents.node.state_folder import StateFolder
 from agents.runtime.cgroups import Cgroups
 from agents.runtime.core_groups import CoreGroups

@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from agents.contract.assignments import AssignedInstance
 from agents.devices.simulated.remote import connect
-from agents.gateway import parsing
-from agents.gateway.master_socket import HaproxyAway, WorkerGone
-from agents.gateway.parsing import HaproxyGarbled, ServerState
+from agents.gateway.haproxy import parsing
+from agents.gateway.haproxy.master_socket import HaproxyAway, WorkerGone
+from agents.gateway.haproxy.parsing import HaproxyGarbled, ServerState
 from agents.keeper.copies import NodeCopy, largest_batch
 from agents.keeper.filler import Filler
 from agents.node.adoption import instance_of

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from agents.contract.assignments import AssignedInstance, Assignment
-from agents.gateway import parsing
+from agents.gateway.haproxy import parsing
 from agents.gateway.sidecar import Troubles
 from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints

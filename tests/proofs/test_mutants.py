@@ -20,6 +20,7 @@ from tests.support.patience import patience
 SEED = 1
 SAMPLE = 300  # of the modules of a group
 LEAST_FOUND_SHARE = 0.9
+GATEWAY = Path(gateway.__path__[0])
 GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "admission": (
         (
@@ -43,8 +44,8 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "printed": (("agents.node.printed",), ("tests/agents/node/test_printed.py",)),
     "gateway": (
         tuple(
-            f"agents.gateway.{path.stem}"
-            for path in sorted(Path(gateway.__path__[0]).glob("*.py"))
+            ".".join(("agents.gateway", *path.relative_to(GATEWAY).with_suffix("").parts))
+            for path in sorted(GATEWAY.rglob("*.py"))
             if path.stem != "__init__"
         ),
         tuple(

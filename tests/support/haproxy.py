@@ -15,10 +15,10 @@ from pathlib import Path
 
 from agents.contract.paths import build_table, hash_rules
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.configuration import render_base
 from agents.gateway.desired import Desired
-from agents.gateway.haproxy import Haproxy
-from agents.gateway.master_socket import HaproxyAway, MasterSocket
+from agents.gateway.haproxy.configuration import render_base
+from agents.gateway.haproxy.haproxy import Haproxy
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from tests.support.forked import ROOT, find_python
 from tests.support.needs import need

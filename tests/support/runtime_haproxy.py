@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.gateway import changes
-from agents.gateway.configuration import GENERATED, MAPS, SERVICES
+from agents.gateway.haproxy import changes
+from agents.gateway.haproxy.configuration import GENERATED, MAPS, SERVICES
 
 COLUMNS = "be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_port"
 SERVER = re.compile(r"(\S+) \[?([^]\s]+?)\]?:(\d+) weight (\d+) maxconn (\d+) .*")

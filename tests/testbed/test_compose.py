@@ -180,7 +180,7 @@ def test_prometheus_asks_every_part_that_has_metrics() -> None:
 
 
 def test_haproxy_has_what_the_sidecar_needs_of_every_frontend() -> None:
-    from agents.gateway.configuration import render_base
+    from agents.gateway.haproxy.configuration import render_base
 
     folder = "/var/lib/gpuwright-gateway"
     printed = render_base(Path(folder), f"{folder}/requests.sock", ":8000")

@@ -12,7 +12,8 @@ import pytest
 
 from agents.contract.paths import build_table, hash_rules
 from agents.contract.spellings import RULE
-from agents.gateway.admitting import (
+from agents.gateway.desired import MOST_OPEN, Desired, declare, follow, give_slots
+from agents.gateway.haproxy.admitting import (
     NOTHING,
     list_expressions,
     list_keys,
@@ -21,9 +22,8 @@ from agents.gateway.admitting import (
     read_shipped_rules,
     render_expressions,
 )
-from agents.gateway.desired import MOST_OPEN, Desired, declare, follow, give_slots
-from agents.gateway.parsing import ServerLoad, parse_loads
-from agents.gateway.queue_guard import QueueGuard
+from agents.gateway.haproxy.parsing import ServerLoad, parse_loads
+from agents.gateway.haproxy.queue_guard import QueueGuard
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from agents.seams.routes import Route
 from agents.templates.reading import read

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.gateway import parsing
-from agents.gateway.haproxy import NotApplied
-from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
-from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
+from agents.gateway.haproxy import parsing
+from agents.gateway.haproxy.haproxy import NotApplied
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.haproxy.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
 from agents.gateway.sidecar import Sidecar, Troubles
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.agents.gateway.test_routes import answering

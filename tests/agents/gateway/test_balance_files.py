@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.gateway.configuration import MOST_COPIES, list_copies
 from agents.gateway.desired import Desired, declare, follow, give_slots
-from agents.gateway.haproxy import Haproxy
-from agents.gateway.master_socket import MasterSocket
+from agents.gateway.haproxy.configuration import MOST_COPIES, list_copies
+from agents.gateway.haproxy.haproxy import Haproxy
+from agents.gateway.haproxy.master_socket import MasterSocket
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.agents.gateway.test_balance import BACKEND, PROMISES, SERVICE, SHORT

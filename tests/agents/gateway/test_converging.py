@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from agents.contract.paths import build_table, hash_rules
-from agents.gateway import closed_servers
-from agents.gateway import haproxy as rooms
-from agents.gateway.configuration import COPIES, GENERATED, KEYS, LIMITS, PATHS, SERVICES
 from agents.gateway.desired import Desired, HaproxyServer, declare, follow, give_slots
-from agents.gateway.haproxy import Haproxy, NotApplied, ServersRefused
-from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
-from agents.gateway.parsing import HaproxyGarbled
+from agents.gateway.haproxy import closed_servers
+from agents.gateway.haproxy import haproxy as rooms
+from agents.gateway.haproxy.configuration import COPIES, GENERATED, KEYS, LIMITS, PATHS, SERVICES
+from agents.gateway.haproxy.haproxy import Haproxy, NotApplied, ServersRefused
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.haproxy.parsing import HaproxyGarbled
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from tests.support.haproxy import ANY_KEY, ANY_TABLE
 from tests.support.runtime_haproxy import RuntimeHaproxy, RuntimeServer, runtime_haproxy
@@ -333,7 +333,7 @@ def test_the_master_is_asked_one_command_at_a_time_and_believed_where_its_answer
 
 
 def test_an_answer_without_an_end_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.gateway.master_socket.MOST_BYTES", 1000)
+    monkeypatch.setattr("agents.gateway.haproxy.master_socket.MOST_BYTES", 1000)
     site.remote.instead = lambda line: "x" * 1001
     with pytest.raises(HaproxyAway, match="does not end"):
         MasterSocket(site.remote.path).ask("show proc")

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.gateway import configuration, desired, files, state_file
+from agents.gateway import desired, state_file
 from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
-from agents.gateway.changes import closing_commands, find_differences, map_additions, map_removals, opening_commands
-from agents.gateway.configuration import render_base
 from agents.gateway.desired import (
     FOLLOWED,
     MOST_SOURCES,
@@ -24,7 +22,16 @@ from agents.gateway.desired import (
     give_slots,
     server_name,
 )
-from agents.gateway.parsing import ServerState
+from agents.gateway.haproxy import configuration, files
+from agents.gateway.haproxy.changes import (
+    closing_commands,
+    find_differences,
+    map_additions,
+    map_removals,
+    opening_commands,
+)
+from agents.gateway.haproxy.configuration import render_base
+from agents.gateway.haproxy.parsing import ServerState
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from agents.host import durable
 

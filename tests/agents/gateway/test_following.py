@@ -15,11 +15,11 @@ from agents.contract.addresses import parse_address
 from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
 from agents.contract.paths import hash_rules
 from agents.gateway import state_file
-from agents.gateway.configuration import LIMITS
 from agents.gateway.desired import Desired, declare, follow, give_slots
 from agents.gateway.following import follow_endpoints
-from agents.gateway.master_socket import HaproxyAway, MasterSocket
-from agents.gateway.parsing import parse_loads
+from agents.gateway.haproxy.configuration import LIMITS
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket
+from agents.gateway.haproxy.parsing import parse_loads
 from agents.gateway.plane import build_counts
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit

@@ -26,8 +26,8 @@ from agents.contract.gateways import (
 )
 from agents.gateway import plane as rooms
 from agents.gateway.desired import Desired
-from agents.gateway.haproxy import Haproxy
-from agents.gateway.master_socket import MasterSocket
+from agents.gateway.haproxy.haproxy import Haproxy
+from agents.gateway.haproxy.master_socket import MasterSocket
 from agents.gateway.plane import ControlPlaneAddress, PlaneClient, build_counts
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import CountedRequests, DeclaredRoutes, RouteSpec, SidecarCounts

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from agents.gateway.configuration import NO_LIMIT, render_limit
 from agents.gateway.desired import FOLLOWED, MOST_OPEN, Desired
-from agents.gateway.haproxy import ObservedHaproxy
-from agents.gateway.parsing import ServerState
+from agents.gateway.haproxy.configuration import NO_LIMIT, render_limit
+from agents.gateway.haproxy.haproxy import ObservedHaproxy
+from agents.gateway.haproxy.parsing import ServerState
 from agents.gateway.relief import Relief, list_drained
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 

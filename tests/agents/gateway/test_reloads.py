@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
-from agents.gateway.parsing import parse_info
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.haproxy.parsing import parse_info
 from tests.agents.gateway.test_routes import answering, ready
 from tests.support.haproxy import Copies, Gateway, get, insist
 from tests.support.load import steady_load

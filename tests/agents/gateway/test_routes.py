@@ -11,7 +11,7 @@ import pytest
 
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.parsing import parse_loads
+from agents.gateway.haproxy.parsing import parse_loads
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from tests.support.haproxy import ANY_PATH, Copies, Gateway, get
 from tests.support.load import steady_load

@@ -22,10 +22,10 @@ from agents.gateway import sidecar as rooms
 from agents.gateway.api import serve
 from agents.gateway.callers import Caller, parse_callers
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.configuration import LIMITS
 from agents.gateway.desired import Desired
-from agents.gateway.haproxy import Haproxy
-from agents.gateway.master_socket import HaproxyAway, MasterSocket
+from agents.gateway.haproxy.configuration import LIMITS
+from agents.gateway.haproxy.haproxy import Haproxy
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket
 from agents.gateway.prometheus import metrics
 from agents.gateway.receiver import Receiver
 from agents.gateway.requests import Tallies

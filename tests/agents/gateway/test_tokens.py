@@ -19,7 +19,7 @@ from agents.contract.gateways import EndpointCopy, Endpoints, LengthTotals, Serv
 from agents.gateway.balances import Balance, balance_of
 from agents.gateway.desired import Desired, follow, give_slots
 from agents.gateway.following import follow_endpoints
-from agents.gateway.parsing import parse_loads
+from agents.gateway.haproxy.parsing import parse_loads
 from agents.gateway.prometheus import metrics
 from agents.gateway.requests import GatewayPromise, Tallies
 from agents.gateway.sidecar import Sidecar

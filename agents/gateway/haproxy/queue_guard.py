@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from agents.gateway.changes import Backends, ObservedBackends
-from agents.gateway.configuration import QUEUE_SECONDS
-from agents.gateway.parsing import ServerLoad
+from agents.gateway.haproxy.changes import Backends, ObservedBackends
+from agents.gateway.haproxy.configuration import QUEUE_SECONDS
+from agents.gateway.haproxy.parsing import ServerLoad
 
 LONGEST_SECONDS = QUEUE_SECONDS + 1.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agents.gateway import admitting, configuration
-from agents.gateway.configuration import backend_name
 from agents.gateway.desired import Desired
+from agents.gateway.haproxy import admitting, configuration
+from agents.gateway.haproxy.configuration import backend_name
 from agents.host import durable
 
 

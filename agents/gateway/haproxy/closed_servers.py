@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from agents.gateway.changes import Place
-from agents.gateway.parsing import ServerLoad
+from agents.gateway.haproxy.changes import Place
+from agents.gateway.haproxy.parsing import ServerLoad
 
 WAIT_SECONDS = 3.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agents.gateway.configuration import server_arguments
 from agents.gateway.desired import HaproxyServer
-from agents.gateway.parsing import DRAIN, MAINT_BITS, ServerLoad, ServerState
+from agents.gateway.haproxy.configuration import server_arguments
+from agents.gateway.haproxy.parsing import DRAIN, MAINT_BITS, ServerLoad, ServerState
 
 ADDED = "New server registered."
 DELETED = "Server deleted."

@@ -6,8 +6,8 @@ import socket
 import time
 from pathlib import Path
 
-from agents.gateway import parsing
-from agents.gateway.parsing import HaproxyProcess
+from agents.gateway.haproxy import parsing
+from agents.gateway.haproxy.parsing import HaproxyProcess
 from agents.host.wire import connect
 
 MOST_BYTES = 64 << 20

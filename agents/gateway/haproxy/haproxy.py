@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.gateway import admitting, changes, configuration, parsing
-from agents.gateway.changes import Backends, HaproxyCommand
-from agents.gateway.closed_servers import ClosedServers
-from agents.gateway.configuration import backend_name
 from agents.gateway.desired import Desired, refuse
-from agents.gateway.files import write_files
-from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
-from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
-from agents.gateway.queue_guard import QueueGuard
+from agents.gateway.haproxy import admitting, changes, configuration, parsing
+from agents.gateway.haproxy.changes import Backends, HaproxyCommand
+from agents.gateway.haproxy.closed_servers import ClosedServers
+from agents.gateway.haproxy.configuration import backend_name
+from agents.gateway.haproxy.files import write_files
+from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.haproxy.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
+from agents.gateway.haproxy.queue_guard import QueueGuard
 
 RELOAD_SECONDS = 20.0
 MOST_ROUNDS = 6

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
-from agents.gateway.admitting import LONGEST_PATH, MOST_KEYS, NOTHING, PATH
 from agents.gateway.balances import Balance, balance_of
 from agents.gateway.desired import Desired, HaproxyServer
+from agents.gateway.haproxy.admitting import LONGEST_PATH, MOST_KEYS, NOTHING, PATH
 from agents.gateway.wire import ServiceLimit
 
 GENERATED = "gpuwright.cfg"
