@@ -8,9 +8,9 @@ from dataclasses import replace
 from importlib import resources
 
 from clusters.estate import WorkloadName
-from clusters.gpu_metrics import ACTIVITIES
 from clusters.gpu_use import MeasuredGpu
 from clusters.measured import MeasuredLoads, WorkloadSeries
+from clusters.metrics.gpu_metrics import ACTIVITIES
 from clusters.objects import ClusterObjects, objects_of
 
 PRICES_NAME = "the demo's prices"

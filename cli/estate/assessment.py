@@ -19,7 +19,7 @@ from clusters.backtesting import Backtest
 from clusters.bill import HOURS_A_MONTH, Bill, BillRow
 from clusters.certified.savings import CertifiedSavings
 from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
-from clusters.measuring import PrometheusReading
+from clusters.metrics.measuring import PrometheusReading
 from clusters.savings import Savings
 from clusters.sharing import SharingEstimate
 from clusters.sharing.worth import CampaignWorth

@@ -10,7 +10,7 @@ from cli.output import TableText, gib, number
 from clusters.estate import Estate
 from clusters.gpu_use import UseInterval, WorkloadUse
 from clusters.measured import MeasuredSeries, WorkloadSeries
-from clusters.measuring import PrometheusReading
+from clusters.metrics.measuring import PrometheusReading
 
 LOAD_HEADINGS = ("SERVER", "A SECOND", "PEAK", "SERVING", "LATENCY", "FIRST TOKEN", "A TOKEN")
 MOST_QUARTERS = 0.95  # that keep the times shown

@@ -12,7 +12,7 @@ from clusters.decided_bounds import draw_annotated_bounds, leave_to_decisions
 from clusters.deciding import RECENT_SECONDS, KnownLoad, StandingReplicas, decide_replicas, know_load, recent_load
 from clusters.estate import ClusterWorkload, Estate, WorkloadName
 from clusters.measured import MeasuredLoads, WorkloadSeries
-from clusters.measuring import MOST_AGE_SECONDS as NEWEST_SECONDS
+from clusters.metrics.measuring import MOST_AGE_SECONDS as NEWEST_SECONDS
 from clusters.objects import ClusterObjects, name_of, namespace_of
 from clusters.promises import find_promises
 from clusters.reading import read_estate

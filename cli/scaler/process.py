@@ -27,10 +27,10 @@ from clusters.api_server import read_cluster
 from clusters.estate import Estate
 from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
 from clusters.measured import MeasuredLoads
-from clusters.measuring import measure_loads
+from clusters.metrics.measuring import measure_loads
+from clusters.metrics.prometheus import PrometheusFailed, PrometheusServer
 from clusters.objects import ClusterObjects
 from clusters.plugin_tokens import ONLY_ONE, is_token
-from clusters.prometheus import PrometheusFailed, PrometheusServer
 from clusters.scaling.server import ScaleServer, open_server
 
 STEP_SECONDS = 1.0  # between two looks for what people have approved

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cli.estate.assessment import Assessment
     from clusters.certified.posing import KnownProfiles
     from clusters.estate import Estate, WorkloadName
-    from clusters.measuring import PrometheusReading
+    from clusters.metrics.measuring import PrometheusReading
     from clusters.objects import ClusterObjects
     from clusters.price_list import PriceList
     from clusters.promises import WorkloadPromise
@@ -164,8 +164,8 @@ def _measure(
     args: argparse.Namespace, estate: Estate, promises: Mapping[WorkloadName, WorkloadPromise]
 ) -> PrometheusReading | None:
     """Returns what Prometheus has of the estate; None where none is named."""
-    from clusters.measuring import measure
-    from clusters.prometheus import PrometheusFailed, PrometheusServer
+    from clusters.metrics.measuring import measure
+    from clusters.metrics.prometheus import PrometheusFailed, PrometheusServer
 
     if not args.prometheus:
         return None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from clusters.estate import WorkloadName
-from clusters.gpu_metrics import ACTIVITIES
 from clusters.gpu_use import MeasuredGpu, UseInterval
 from clusters.measured import MeasuredSeries, WorkloadSeries
+from clusters.metrics.gpu_metrics import ACTIVITIES
 from clusters.sharing.needed_gpus import KernelGuess, RequestWork, count_gpus, find_service_seconds
 from clusters.sharing.rooms import Sharer
 

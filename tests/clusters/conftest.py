@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from clusters.estate import Estate
-from clusters.measuring import STEP_SECONDS, PrometheusReading, measure
+from clusters.metrics.measuring import STEP_SECONDS, PrometheusReading, measure
+from clusters.metrics.prometheus import PrometheusServer
 from clusters.objects import objects_of
-from clusters.prometheus import PrometheusServer
 from clusters.reading import read_estate
 from tests.clusters.history import prometheus_with
 from tests.clusters.measured_estate import HOUR, items, no_pause, past

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from clusters.estate import Estate, WorkloadName
-from clusters.measuring import PrometheusReading
+from clusters.metrics.measuring import PrometheusReading
 from tests.clusters.history import PastSeries, buckets, counting, steady
 from tests.clusters.made_up import Item, deployment, heading, leader_worker_set, node, pod, pod_spec
 

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import pytest
 
-from clusters.asking import MetricsReader
-from clusters.latency_steps import read_quantile
-from clusters.measuring import STEP_SECONDS, WINDOW
-from clusters.prometheus import PrometheusServer
-from clusters.server_metrics import SERVERS, MetricsOfWorkload
+from clusters.metrics.asking import MetricsReader
+from clusters.metrics.latency_steps import read_quantile
+from clusters.metrics.measuring import STEP_SECONDS, WINDOW
+from clusters.metrics.prometheus import PrometheusServer
+from clusters.metrics.server_metrics import SERVERS, MetricsOfWorkload
 from tests.clusters.history import SCRAPE_SECONDS, PastSeries, prometheus_with
 from tests.clusters.measured_estate import HOUR, no_pause
 

@@ -15,8 +15,8 @@ import yaml
 
 from cli.main import main
 from clusters.estate import Estate, WorkloadName
-from clusters.measuring import PrometheusReading, measure, measure_loads
-from clusters.prometheus import MetricSample, PrometheusFailed, PrometheusServer
+from clusters.metrics.measuring import PrometheusReading, measure, measure_loads
+from clusters.metrics.prometheus import MetricSample, PrometheusFailed, PrometheusServer
 from tests.clusters.history import PastSeries, prometheus_with, steady
 from tests.clusters.measured_estate import (
     HOUR,

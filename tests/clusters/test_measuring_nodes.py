@@ -10,8 +10,8 @@ import pytest
 
 from clusters.estate import Estate
 from clusters.gpu_use import UseInterval
-from clusters.measuring import PrometheusReading, measure
-from clusters.prometheus import PrometheusServer
+from clusters.metrics.measuring import PrometheusReading, measure
+from clusters.metrics.prometheus import PrometheusServer
 from tests.clusters.history import PastSeries, prometheus_with
 from tests.clusters.measured_estate import HOUR, OCR, RANKER, TAGGER, no_pause, past, sentences
 

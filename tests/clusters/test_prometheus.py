@@ -13,10 +13,10 @@ import pytest
 
 from agents.talk.scraping import WANTED
 from cli.main import main
-from clusters.asking import MetricsReader
-from clusters.latency_steps import read_quantile
-from clusters.prometheus import PrometheusFailed, PrometheusServer
-from clusters.server_metrics import SERVERS, MetricsOfWorkload
+from clusters.metrics.asking import MetricsReader
+from clusters.metrics.latency_steps import read_quantile
+from clusters.metrics.prometheus import PrometheusFailed, PrometheusServer
+from clusters.metrics.server_metrics import SERVERS, MetricsOfWorkload
 
 TIME = {"status": "success", "data": {"resultType": "scalar", "result": [1.0, "1700000000"]}}
 
@@ -216,10 +216,10 @@ def test_series_of_a_wrong_shape_are_left_out(server: AnsweringServer) -> None:
 
 
 def test_an_answer_without_end_is_left(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusters.prometheus.MOST_BYTES", 2**20)
+    monkeypatch.setattr("clusters.metrics.prometheus.MOST_BYTES", 2**20)
     with pytest.raises(PrometheusFailed, match="larger than 1 MB"):
         ask(server, [], (200, {}, b" " * (2**20 + 1))).now()
-    monkeypatch.setattr("clusters.prometheus.REQUEST_SECONDS", 1e-9)
+    monkeypatch.setattr("clusters.metrics.prometheus.REQUEST_SECONDS", 1e-9)
     with pytest.raises(PrometheusFailed, match=r"cannot be reached|took longer than"):
         ask(server, [], (200, {}, b" ")).now()
 

@@ -9,7 +9,7 @@ import pytest
 
 from cli.main import main
 from clusters.measured import WorkloadSeries
-from clusters.measuring import PrometheusReading
+from clusters.metrics.measuring import PrometheusReading
 from tests.clusters.backtesting.replays import HOURLY, backtest, falling
 from tests.clusters.made_up import Item, scaled_object
 from tests.clusters.measured_estate import items

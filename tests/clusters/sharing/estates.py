@@ -12,9 +12,9 @@ from statistics import fmean
 from clusters.bill import Bill, draw_bill
 from clusters.certified.posing import KnownProfiles
 from clusters.estate import Estate, WorkloadName
-from clusters.gpu_metrics import ACTIVITIES
 from clusters.gpu_use import MeasuredGpu
 from clusters.measured import MeasuredLoads, WorkloadSeries
+from clusters.metrics.gpu_metrics import ACTIVITIES
 from clusters.objects import objects_of
 from clusters.price_list import read_examples, read_prices
 from clusters.promises import WorkloadPromise, find_promises

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.gpu_metrics import ACTIVITIES
 from clusters.gpu_use import MeasuredGpu
 from clusters.measured import LatencyPromise, MeasuredLoads, WorkloadSeries
+from clusters.metrics.gpu_metrics import ACTIVITIES
 from clusters.savings import find_savings
 from clusters.sharing import SharingEstimate, estimate_sharing
 from clusters.sharing.worth import find_worths

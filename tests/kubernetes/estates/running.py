@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from cli.main import main
-from clusters.measuring import STEP_SECONDS
+from clusters.metrics.measuring import STEP_SECONDS
 from tests.clusters.history import SCRAPE_SECONDS, prometheus_with
 from tests.kubernetes.cluster import User
 from tests.kubernetes.estates.drawing import DrawnEstate

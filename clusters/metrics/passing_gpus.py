@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clusters.asking import MetricsReader
 from clusters.estate import Estate
 from clusters.measured import MeasuredSeries
+from clusters.metrics.asking import MetricsReader
+from clusters.metrics.renamed_labels import RENAMED, check_renamed, match_own
 from clusters.reading.gpu_nodes import GPU_RESOURCE_LABEL
-from clusters.renamed_labels import RENAMED, check_renamed, match_own
 
 # What pods hold that neither a Deployment nor a StatefulSet, nor what is built of them, has made.
 HOLDS = f'kube_pod_container_resource_requests{{resource=~"{GPU_RESOURCE_LABEL}"'

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from clusters.estate import Estate, GpuPod, UnknownFigure, WorkloadName
 from clusters.gpu_use import MeasuredGpu, UseInterval, WorkloadUse
-from clusters.prometheus import MetricSample
+from clusters.metrics.prometheus import MetricSample
 
 # From 4.9 on, dcgm-exporter counts memory in bytes and activity as a ratio, and a name ends in its unit.
 MEMORY = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED_BYTES")

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.manifests.numbers import finite_number
-from clusters.asking import MetricsReader
 from clusters.measured import MeasuredSeries
-from clusters.server_metrics import MetricsOfWorkload
+from clusters.metrics.asking import MetricsReader
+from clusters.metrics.server_metrics import MetricsOfWorkload
 
 MILLISECONDS = 1e-3  # in a microsecond
 ROUNDING = 1e-6  # of what Prometheus computes

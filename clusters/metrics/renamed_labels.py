@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusters.asking import MetricsReader
-from clusters.prometheus import PrometheusFailed
+from clusters.metrics.asking import MetricsReader
+from clusters.metrics.prometheus import PrometheusFailed
 
 RENAMED = "exported_"
 

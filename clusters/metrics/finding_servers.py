@@ -13,11 +13,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from clusters.asking import MetricsReader
 from clusters.estate import Estate, UnknownFigure, WorkloadName
-from clusters.prometheus import MetricSample, PrometheusFailed
-from clusters.renamed_labels import RENAMED
-from clusters.server_metrics import ISTIO, SERVERS, MetricsOfWorkload, istio_selector, pod_pattern, pods_selector
+from clusters.metrics.asking import MetricsReader
+from clusters.metrics.prometheus import MetricSample, PrometheusFailed
+from clusters.metrics.renamed_labels import RENAMED
+from clusters.metrics.server_metrics import (
+    ISTIO,
+    SERVERS,
+    MetricsOfWorkload,
+    istio_selector,
+    pod_pattern,
+    pods_selector,
+)
 
 LABELS = ("namespace", "pod")
 

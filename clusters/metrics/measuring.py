@@ -7,18 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from app.manifests.prices import HIGHEST, NANO
-from clusters.asking import SUBJECT, MetricsReader
 from clusters.estate import MOST_REPLICAS, Estate, UnknownFigure, WorkloadName
-from clusters.finding_servers import TellUnread, find_servers, name_renamed
-from clusters.gpu_metrics import read_gpus, uses_of
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
-from clusters.latency_steps import read_quantile, read_summary
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
-from clusters.passing_gpus import read_passing_gpus
-from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
-from clusters.renamed_labels import check_renamed, match_own
-from clusters.server_metrics import MetricsOfWorkload
-from clusters.standing_nodes import read_standing_nodes
+from clusters.metrics.asking import SUBJECT, MetricsReader
+from clusters.metrics.finding_servers import TellUnread, find_servers, name_renamed
+from clusters.metrics.gpu_metrics import read_gpus, uses_of
+from clusters.metrics.latency_steps import read_quantile, read_summary
+from clusters.metrics.passing_gpus import read_passing_gpus
+from clusters.metrics.prometheus import MetricSample, MetricsSource, PrometheusFailed
+from clusters.metrics.renamed_labels import check_renamed, match_own
+from clusters.metrics.server_metrics import MetricsOfWorkload
+from clusters.metrics.standing_nodes import read_standing_nodes
 
 STEP_SECONDS = 900
 WINDOW = f"{STEP_SECONDS}s"

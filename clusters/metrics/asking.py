@@ -8,7 +8,7 @@ from threading import Lock
 
 from clusters.estate import UnknownFigure
 from clusters.measured import MeasuredSeries
-from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
+from clusters.metrics.prometheus import MetricSample, MetricsSource, PrometheusFailed
 
 SUBJECT = "Prometheus"
 MOST_VALUE = 1e12  # of a rate, a count or a latency

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clusters.asking import MetricsReader
 from clusters.measured import MeasuredSeries
+from clusters.metrics.asking import MetricsReader
+from clusters.metrics.renamed_labels import check_renamed, match_own
 from clusters.reading.gpu_nodes import GPU_RESOURCE_LABEL
-from clusters.renamed_labels import check_renamed, match_own
 
 SEEN = f"kube_node_status_capacity{{{match_own('node')}}}"  # of nodes without GPUs, too
 CAPACITY = f'kube_node_status_capacity{{resource=~"{GPU_RESOURCE_LABEL}",{match_own("node")}}}'
