@@ -88,7 +88,7 @@ def _draw_bills(runs: Sequence[EvaluationResult]) -> Any:
 
 
 def _bill(runs: Sequence[EvaluationResult], planner: str, service: str) -> float:
-    from lab.evaluate.hetsev_claims import billed_memory
+    from lab.evaluate.hetsev.claims import billed_memory
 
     bills = [
         billed_memory(planner, sample)[service] for run in runs if run.planner == planner for sample in run.samples

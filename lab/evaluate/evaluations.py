@@ -28,8 +28,8 @@ class SystemEvaluation:
 
 
 def _hetsev(seeds: Sequence[int], processes: int) -> SystemEvaluation:
-    from lab.evaluate.hetsev import hetsev_runs
-    from lab.evaluate.hetsev_claims import hetsev_claims
+    from lab.evaluate.hetsev.claims import hetsev_claims
+    from lab.evaluate.hetsev.experiments import hetsev_runs
     from lab.evaluate.play import play
 
     results = play(hetsev_runs(seeds), processes, say)
@@ -37,9 +37,9 @@ def _hetsev(seeds: Sequence[int], processes: int) -> SystemEvaluation:
 
 
 def _inss(seeds: Sequence[int], processes: int) -> SystemEvaluation:
-    from lab.evaluate.inss import inss_runs
-    from lab.evaluate.inss_claims import inss_claims
-    from lab.evaluate.inss_plans import plan_figures
+    from lab.evaluate.inss.claims import inss_claims
+    from lab.evaluate.inss.experiments import inss_runs
+    from lab.evaluate.inss.plans import plan_figures
     from lab.evaluate.play import play
 
     plans = plan_figures(seeds)
@@ -48,8 +48,8 @@ def _inss(seeds: Sequence[int], processes: int) -> SystemEvaluation:
 
 
 def _morak(seeds: Sequence[int], processes: int) -> SystemEvaluation:
-    from lab.evaluate.morak import measure_morak, morak_runs
-    from lab.evaluate.morak_claims import draw_morak, morak_claims
+    from lab.evaluate.morak.claims import draw_morak, morak_claims
+    from lab.evaluate.morak.experiments import measure_morak, morak_runs
     from lab.evaluate.play import play_without_databases
 
     results = play_without_databases(morak_runs(seeds), measure_morak, processes, say)
@@ -58,11 +58,11 @@ def _morak(seeds: Sequence[int], processes: int) -> SystemEvaluation:
 
 
 def _mudi(seeds: Sequence[int], processes: int) -> SystemEvaluation:
-    from lab.evaluate.mudi import mudi_runs
-    from lab.evaluate.mudi_batches import batch_claims
-    from lab.evaluate.mudi_claims import mudi_claims
-    from lab.evaluate.mudi_colocation import colocation_claims
-    from lab.evaluate.mudi_decisions import decision_claims
+    from lab.evaluate.mudi.batches import batch_claims
+    from lab.evaluate.mudi.claims import mudi_claims
+    from lab.evaluate.mudi.colocation import colocation_claims
+    from lab.evaluate.mudi.decisions import decision_claims
+    from lab.evaluate.mudi.experiments import mudi_runs
     from lab.evaluate.play import play
 
     results = play(mudi_runs(seeds), processes, say)
@@ -72,10 +72,10 @@ def _mudi(seeds: Sequence[int], processes: int) -> SystemEvaluation:
 
 
 def _oltunes(seeds: Sequence[int], processes: int) -> SystemEvaluation:
-    from lab.evaluate.oltunes import oltunes_runs
-    from lab.evaluate.oltunes_claims import oltunes_claims
-    from lab.evaluate.oltunes_learning import learning_claims
-    from lab.evaluate.oltunes_pairs import pair_claims
+    from lab.evaluate.oltunes.claims import oltunes_claims
+    from lab.evaluate.oltunes.experiments import oltunes_runs
+    from lab.evaluate.oltunes.learning import learning_claims
+    from lab.evaluate.oltunes.pairs import pair_claims
     from lab.evaluate.play import play
 
     results = play(oltunes_runs(seeds), processes, say)

@@ -16,7 +16,7 @@ from random import Random
 from agents.contract.assignments import Frame
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerState
 from agents.policy.power.settings import PowerSettings
-from lab.evaluate.morak_laws import MOST_BATCH, NodeMethod
+from lab.evaluate.morak.laws import MOST_BATCH, NodeMethod
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import GpuType, Instance, Problem, Profile
 

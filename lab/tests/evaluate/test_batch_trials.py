@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.evaluate import testbeds
-from lab.evaluate.mudi import RATES
+from lab.evaluate.mudi.experiments import RATES
 from simulation.measure.run import set_auto
 from simulation.run import Simulation, open_simulation
 from simulation.world import set_policy

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from app.manifests.model import Kind
-from lab.evaluate.hetsev import EXPERIMENTS, PLANNERS, hetsev_runs, hetsev_shapes
-from lab.evaluate.hetsev_claims import hetsev_claims
+from lab.evaluate.hetsev.claims import hetsev_claims
+from lab.evaluate.hetsev.experiments import EXPERIMENTS, PLANNERS, hetsev_runs, hetsev_shapes
 from lab.evaluate.measured import EvaluationResult, EvaluationSample, run_evaluation
 from lab.evaluate.play import play
 from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, JOINT

@@ -8,10 +8,10 @@ import pytest
 
 from app.manifests.model import Kind
 from lab.baselines.names import GPULET, GSLICE, IGNITER
-from lab.evaluate.inss import EXPERIMENTS, HEAVY, PLANNED, PLANNERS, RATES, inss_runs, inss_shapes
-from lab.evaluate.inss_claims import InssPlanFigures, inss_claims
-from lab.evaluate.inss_plans import back_to_back, sustained
-from lab.evaluate.inss_tables import TABLE, TABLE_2, TABLE_3, errors, worst_errors
+from lab.evaluate.inss.claims import InssPlanFigures, inss_claims
+from lab.evaluate.inss.experiments import EXPERIMENTS, HEAVY, PLANNED, PLANNERS, RATES, inss_runs, inss_shapes
+from lab.evaluate.inss.plans import back_to_back, sustained
+from lab.evaluate.inss.tables import TABLE, TABLE_2, TABLE_3, errors, worst_errors
 from lab.evaluate.measured import EvaluationResult, EvaluationSample
 from solvers.planners.names import INSS, JOINT
 

@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from agents.policy.power.settings import PowerSettings
-from lab.evaluate.morak import (
+from lab.evaluate.morak.claims import draw_morak, morak_claims
+from lab.evaluate.morak.experiments import (
     ENERGY_MS,
     NETWORKS,
     PLANNERS,
@@ -21,8 +22,7 @@ from lab.evaluate.morak import (
     morak_runs,
     saturated_problem,
 )
-from lab.evaluate.morak_claims import draw_morak, morak_claims
-from lab.evaluate.morak_laws import BATCH_DVFS, CLIPPER_L, CLIPPER_P, DFS, METHODS, NodeMethod, clipper_l
+from lab.evaluate.morak.laws import BATCH_DVFS, CLIPPER_L, CLIPPER_P, DFS, METHODS, NodeMethod, clipper_l
 from lab.evaluate.saturated import SaturatedGpu, SaturatedPeriod
 from lab.power import printed
 from solvers.planners.names import JOINT, MORAK

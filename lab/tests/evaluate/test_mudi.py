@@ -13,7 +13,30 @@ from app.manifests.model import Kind
 from lab.baselines.names import GPULET, GSLICE
 from lab.evaluate import testbeds
 from lab.evaluate.measured import EvaluationResult, EvaluationSample, run_evaluation
-from lab.evaluate.mudi import (
+from lab.evaluate.mudi.batches import (
+    CLOSE_SHARE,
+    COPIES,
+    MOST_BATCH,
+    RANDOM,
+    NoisyCopy,
+    TunedCopy,
+    needed_measurements,
+    tuned_copies,
+)
+from lab.evaluate.mudi.claims import mudi_claims
+from lab.evaluate.mudi.colocation import (
+    CHANCE,
+    WITHOUT_LAYERS,
+    ColocationWorld,
+    colocation_claims,
+    colocation_world,
+    is_right,
+    predict_by_layers,
+    predict_by_mean,
+    predict_by_pressure,
+)
+from lab.evaluate.mudi.decisions import PROBLEM_A_GPU, cluster_rounds, decision_claim
+from lab.evaluate.mudi.experiments import (
     CLUSTER,
     EXPERIMENTS,
     PLANNERS,
@@ -26,29 +49,6 @@ from lab.evaluate.mudi import (
     mudi_shapes,
     mudi_world,
 )
-from lab.evaluate.mudi_batches import (
-    CLOSE_SHARE,
-    COPIES,
-    MOST_BATCH,
-    RANDOM,
-    NoisyCopy,
-    TunedCopy,
-    needed_measurements,
-    tuned_copies,
-)
-from lab.evaluate.mudi_claims import mudi_claims
-from lab.evaluate.mudi_colocation import (
-    CHANCE,
-    WITHOUT_LAYERS,
-    ColocationWorld,
-    colocation_claims,
-    colocation_world,
-    is_right,
-    predict_by_layers,
-    predict_by_mean,
-    predict_by_pressure,
-)
-from lab.evaluate.mudi_decisions import PROBLEM_A_GPU, cluster_rounds, decision_claim
 from solvers.latency import latency_at
 from solvers.planners.names import JOINT, MUDI, RESERVE
 

@@ -9,9 +9,9 @@ import pytest
 from app.manifests.model import Kind
 from lab.baselines.names import ORION
 from lab.evaluate.measured import EvaluationResult, EvaluationSample, run_evaluation
-from lab.evaluate.oltunes import EXPERIMENTS, PLANNERS, bursts, oltunes_runs, oltunes_shapes
-from lab.evaluate.oltunes_claims import oltunes_claims
-from lab.evaluate.oltunes_pairs import CONV, IN_ORDER, IN_TURN, TOKEN, pair_claims, pairings, speedup
+from lab.evaluate.oltunes.claims import oltunes_claims
+from lab.evaluate.oltunes.experiments import EXPERIMENTS, PLANNERS, bursts, oltunes_runs, oltunes_shapes
+from lab.evaluate.oltunes.pairs import CONV, IN_ORDER, IN_TURN, TOKEN, pair_claims, pairings, speedup
 from solvers.planners.names import JOINT, OLTUNES, RESERVE
 
 

@@ -9,7 +9,7 @@ from app.control.formulate.problem import build_problem
 from app.manifests.uncertain import MEAN_QUANTILE
 from lab.baselines.predictors import matrix
 from lab.evaluate import testbeds
-from lab.evaluate.oltunes_learning import LEARNERS, MATRIX, samples_of, scores
+from lab.evaluate.oltunes.learning import LEARNERS, MATRIX, samples_of, scores
 from solvers.planners.names import OLTUNES
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from agents.policy.power.settings import PowerSettings
 from app.control.formulate.problem import build_problem
-from lab.evaluate.morak_laws import ALGORITHM_1, METHODS, OURS, NodeMethod
+from lab.evaluate.morak.laws import ALGORITHM_1, METHODS, OURS, NodeMethod
 from lab.evaluate.saturated import saturated_gpus
 from lab.evaluate.testbeds import testbed
 from solvers.planners.ask import find_plan

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from app.control.formulate.problem import build_problem
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
-from lab.evaluate.mudi import RATES
+from lab.evaluate.mudi.experiments import RATES
 from lab.evaluate.testbeds import testbed
 from simulation.fleet_truth import interpolate
 from simulation.serving.batches import serve

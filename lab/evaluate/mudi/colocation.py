@@ -17,7 +17,7 @@ import numpy as np
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind, Manifest
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
-from lab.evaluate.mudi import RATES
+from lab.evaluate.mudi.experiments import RATES
 from lab.evaluate.testbeds import testbed
 from lab.truths.trainings import draw_training, mixed_traits
 from simulation.truth.family import draw_gpu, draw_traits, generator

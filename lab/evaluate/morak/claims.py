@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from cli.views.chart_files import make_plain, prepare_drawing, save_chart
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
-from lab.evaluate.morak import ENERGY_MS, NETWORKS, PLANNERS, THROUGHPUT_MS, MorakResult
-from lab.evaluate.morak_laws import BATCH_DVFS, CLIPPER_L, CLIPPER_P, DFS, METHODS
+from lab.evaluate.morak.experiments import ENERGY_MS, NETWORKS, PLANNERS, THROUGHPUT_MS, MorakResult
+from lab.evaluate.morak.laws import BATCH_DVFS, CLIPPER_L, CLIPPER_P, DFS, METHODS
 from solvers.planners.names import MORAK
 
 if TYPE_CHECKING:
-    from lab.evaluate.morak import MorakResult
+    from lab.evaluate.morak.experiments import MorakResult
 
 
 IMPROVED = {CLIPPER_L: 2.309, CLIPPER_P: 2.103, DFS: 1.677, BATCH_DVFS: 1.705}  # 130.9, 110.3, 67.7 and 70.5 % more

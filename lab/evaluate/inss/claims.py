@@ -8,8 +8,8 @@ from math import fsum
 
 from lab.baselines.names import GPULET, GSLICE, IGNITER
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
-from lab.evaluate.inss import HEAVY, PLANNED, SATURATED
-from lab.evaluate.inss_tables import TABLE, TABLE_2, TABLE_3, worst_errors
+from lab.evaluate.inss.experiments import HEAVY, PLANNED, SATURATED
+from lab.evaluate.inss.tables import TABLE, TABLE_2, TABLE_3, worst_errors
 from lab.evaluate.measured import EvaluationResult
 from solvers.planners.names import INSS
 

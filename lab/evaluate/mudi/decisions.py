@@ -18,7 +18,7 @@ import numpy as np
 
 from app.control.formulate.problem import build_problem
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
-from lab.evaluate.mudi import RATES
+from lab.evaluate.mudi.experiments import RATES
 from lab.evaluate.testbeds import testbed
 from simulation.fleet_truth import interpolate
 from solvers.mudi.fleet.shapes import MudiResident, least_percents, share_at_their_batches

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lab.baselines.names import GPULET, GSLICE
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure, ValueOfRun, claims_of
 from lab.evaluate.measured import EvaluationResult
-from lab.evaluate.mudi import CLUSTER, SATURATED
+from lab.evaluate.mudi.experiments import CLUSTER, SATURATED
 from solvers.planners.names import MUDI
 
 TESTBED = (

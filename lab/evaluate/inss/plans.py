@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import fsum
 
 from app.control.formulate.problem import build_problem
-from lab.evaluate.inss import EXPERIMENTS, HEAVY, PLANNED, PLANNERS
-from lab.evaluate.inss_claims import InssPlanFigures
+from lab.evaluate.inss.claims import InssPlanFigures
+from lab.evaluate.inss.experiments import EXPERIMENTS, HEAVY, PLANNED, PLANNERS
 from lab.evaluate.testbeds import testbed
 from solvers.planners.ask import find_plan
 from solvers.planners.names import JOINT

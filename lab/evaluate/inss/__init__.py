@@ -1,0 +1,1 @@
+"""InSS on its own testbed: its experiments, and the claims of its paper."""

@@ -1,0 +1,1 @@
+"""Morak on its own testbed: its experiments, and the claims of its paper."""

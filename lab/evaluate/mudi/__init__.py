@@ -1,0 +1,1 @@
+"""Mudi on its own testbed: its experiments, and the claims of its paper."""

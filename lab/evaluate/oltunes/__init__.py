@@ -1,0 +1,1 @@
+"""OLTunes on its own testbed: its experiments, and the claims of its paper."""
