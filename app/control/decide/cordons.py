@@ -15,7 +15,7 @@ from app.control.domain.events import Reason
 from app.control.domain.snapshot import NodeStatus
 from app.control.rollout.changes import changes, put_instance
 from app.control.rollout.keeping import keep_instances, keep_owners
-from app.control.rollout.order import order
+from app.control.rollout.ordering.finding import order
 from app.control.rollout.rules import RolloutRules
 from app.store.fleet.cordons import ALL_GPUS, Cordon
 from solvers.planning.plan import Unserved

@@ -23,7 +23,7 @@ from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.rollout import has_order
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes, put_instance
-from app.control.rollout.rehearsal import rehearse
+from app.control.rollout.ordering.rehearsal import rehearse
 from app.control.rollout.rules import RolloutRules
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.batches.batch import BatchGroup, BatchKind

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from app.control.rollout.advance import advance
 from app.control.rollout.life import begin, restart_clocks, roll_back
-from app.control.rollout.order import find_blocked, has_order, order
+from app.control.rollout.ordering.finding import find_blocked, has_order, order
 from app.control.rollout.rules import Advance, RolloutOrder, RolloutRules, RolloutState, WaitingChange
 
 __all__ = [

@@ -14,14 +14,14 @@ from app.control.rollout import canary
 from app.control.rollout.blocked import Blocked, Freed, find_blocked_parts, free
 from app.control.rollout.changes import NOTHING, InstanceChange, changes
 from app.control.rollout.check import StepFailure, check
-from app.control.rollout.falls import find_falls
+from app.control.rollout.failing.falls import find_falls
+from app.control.rollout.failing.starts import read_seen_starts
+from app.control.rollout.failing.stopping import StoppedSteps, stop_failed
 from app.control.rollout.last_resort import gives_way, is_stuck
 from app.control.rollout.making import apply_settings, make, sort_changes, spell_waiting
 from app.control.rollout.reporting import find_lagging, find_overdue
 from app.control.rollout.rules import Advance, RolloutNotice, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
-from app.control.rollout.starts import read_seen_starts
-from app.control.rollout.stopping import StoppedSteps, stop_failed
 from app.control.rollout.swapped import release
 
 

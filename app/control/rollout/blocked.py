@@ -13,7 +13,7 @@ from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.events import Reason
 from app.control.rollout.changes import InstanceChange, components
 from app.control.rollout.keeping import keep_instances, keep_owners
-from app.control.rollout.order import order
+from app.control.rollout.ordering.finding import order
 from app.control.rollout.reporting import is_awaited
 from app.control.rollout.rules import LaggingNode, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene

@@ -10,9 +10,9 @@ from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
 from app.control.rollout.capacity import serves
 from app.control.rollout.changes import same_process
+from app.control.rollout.failing.starts import SeenStarts, start_limit, start_seconds
 from app.control.rollout.reporting import forgive_silence, is_current, last_report
 from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, RolloutRules
-from app.control.rollout.starts import SeenStarts, start_limit, start_seconds
 
 # Reasons to stop a copy that did not fail.
 HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled", "not_swapped")

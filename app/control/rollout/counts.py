@@ -9,7 +9,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import CopyCounts, Desired, FleetStatus
 from app.control.rollout.capacity import serves
 from app.control.rollout.check import HARMLESS
-from app.control.rollout.falls import runs
+from app.control.rollout.failing.falls import runs
 
 PROBE_SECONDS = 10.0  # after downSeconds: a report later
 

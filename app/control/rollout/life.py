@@ -10,7 +10,7 @@ from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import NodeStatus
 from app.control.rollout.keeping import keep_owners
-from app.control.rollout.order import order
+from app.control.rollout.ordering.finding import order
 from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 
 

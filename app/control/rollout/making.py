@@ -9,7 +9,7 @@ from agents.contract.fits import Shortfall
 from app.control.domain.desired import NodeDesired
 from app.control.rollout.changes import NOTHING, InstanceChange
 from app.control.rollout.clocks import settings
-from app.control.rollout.queue import queues_of, usually
+from app.control.rollout.ordering.queue import queues_of, usually
 from app.control.rollout.rules import WaitingChange
 from app.control.rollout.scene import Scene
 

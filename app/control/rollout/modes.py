@@ -11,7 +11,7 @@ from app.control.domain.events import Reason
 from app.control.domain.mode import ADVISORY, APPROVE, AUTO, FleetModes
 from app.control.rollout.changes import changes
 from app.control.rollout.keeping import keep_owners
-from app.control.rollout.order import order
+from app.control.rollout.ordering.finding import order
 from app.control.rollout.rules import RolloutRules
 
 WHY = {

@@ -24,9 +24,9 @@ from app.control.rollout.changes import (
     same_process,
 )
 from app.control.rollout.clocks import is_raised
+from app.control.rollout.failing.starts import start_seconds
 from app.control.rollout.room import GpuLimits, shortfall_on
 from app.control.rollout.rules import Canary, Leaving, PendingStep, RolloutRules, RolloutState
-from app.control.rollout.starts import start_seconds
 from app.control.rollout.swapped import goes_to_host, make_change
 from app.control.rollout.urgency import urgent
 from solvers.planning.problem import Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.control.rollout.many_down import HELD_SECONDS, PAUSE_SECONDS, TURNS
+from app.control.rollout.failing.many_down import HELD_SECONDS, PAUSE_SECONDS, TURNS
 from simulation.run import Simulation
 from tests.app.control.test_failed_places import assigned_places, rows, settled, small_service
 from tests.simulation.worlds import node

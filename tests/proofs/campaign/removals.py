@@ -26,7 +26,7 @@ from agents.runtime import proc
 from agents.seams.routes import RouteState
 from app import access
 from app.control.formulate.question import Question
-from app.control.rollout.falls import FoundFalls
+from app.control.rollout.failing.falls import FoundFalls
 from app.nodes import devices
 from app.store.database import lease
 from app.store.database.database import Database

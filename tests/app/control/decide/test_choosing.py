@@ -19,7 +19,7 @@ from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Rest, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.rollout.order import order
+from app.control.rollout.ordering.finding import order
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance

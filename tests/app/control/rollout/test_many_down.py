@@ -12,7 +12,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
 from app.control.domain.snapshot import SILENT_SECONDS
-from app.control.rollout.many_down import HELD_SECONDS, PAUSE_SECONDS, TURNS
+from app.control.rollout.failing.many_down import HELD_SECONDS, PAUSE_SECONDS, TURNS
 from app.control.rollout.rules import RolloutNotice
 from tests.app.control.rollout.fleets import a_node, an_instance
 from tests.app.control.rollout.test_falls import EXITED, NOW, QUIET, A, DoneRollout

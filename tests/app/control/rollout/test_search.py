@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.control.domain.desired import Desired
-from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import InstanceChange, changes, components, put_instance
-from app.control.rollout.queue import usually
+from app.control.rollout.ordering.at_once import AT_ONCE
+from app.control.rollout.ordering.queue import usually
+from app.control.rollout.ordering.search import Knot, narrow_to_parts, search
 from app.control.rollout.rules import RolloutState
 from app.control.rollout.scene import Scene
-from app.control.rollout.search import Knot, narrow_to_parts, search
 from tests.app.control.rollout.fleets import a_node, an_instance, drawn, rules
 from tests.support.soak import scaled
 

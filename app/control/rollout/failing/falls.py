@@ -16,11 +16,11 @@ from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
 from app.control.rollout.check import HARMLESS, StepFailure
-from app.control.rollout.many_down import DownCopy, DownFleet, find_silent, is_held, take_turns, watch_moves
+from app.control.rollout.failing.many_down import DownCopy, DownFleet, find_silent, is_held, take_turns, watch_moves
+from app.control.rollout.failing.starts import SeenStarts, read_seen_starts, start_limit
+from app.control.rollout.failing.suspects import STEADY_SECONDS, age_failures, note_failures
 from app.control.rollout.reporting import is_current, last_report
 from app.control.rollout.rules import DownSpell, RolloutNotice, RolloutRules, RolloutState
-from app.control.rollout.starts import SeenStarts, read_seen_starts, start_limit
-from app.control.rollout.suspects import STEADY_SECONDS, age_failures, note_failures
 
 MOST_TIMES = 3  # that a copy goes down before it falls at once
 

@@ -9,14 +9,14 @@ from agents.contract.fits import Shortfall
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
-from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components
 from app.control.rollout.keeping import keep_owners
-from app.control.rollout.rehearsal import Rehearsal, rehearse
+from app.control.rollout.ordering.at_once import AT_ONCE
+from app.control.rollout.ordering.rehearsal import Rehearsal, rehearse
+from app.control.rollout.ordering.search import MOST_CHANGES, narrow_to_parts, search
 from app.control.rollout.room import GpuLimits, is_over_full, shortfall_on
 from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
-from app.control.rollout.search import MOST_CHANGES, narrow_to_parts, search
 
 GENTLE_ROUNDS = 3  # that hold back only changes that lack room themselves; after them all others are held back too
 

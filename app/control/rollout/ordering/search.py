@@ -10,11 +10,11 @@ from operator import attrgetter
 from agents.contract.assignments import AssignedInstance
 from agents.contract.fits import Shortfall
 from app.control.domain.desired import Desired, NodeDesired
-from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.capacity import Counted
 from app.control.rollout.changes import NOTHING, ChangeKind, InstanceChange, job_starts
 from app.control.rollout.clocks import raise_settings
-from app.control.rollout.queue import usually
+from app.control.rollout.ordering.at_once import AT_ONCE
+from app.control.rollout.ordering.queue import usually
 from app.control.rollout.room import shortfall_on
 from app.control.rollout.rules import RolloutRules, RolloutState
 from app.control.rollout.scene import Scene

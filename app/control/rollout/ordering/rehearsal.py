@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from agents.contract.fits import Shortfall
 from app.control.domain.desired import Desired
-from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes
 from app.control.rollout.making import apply_settings, make, sort_changes, spell_waiting
+from app.control.rollout.ordering.at_once import AT_ONCE
 from app.control.rollout.rules import RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 

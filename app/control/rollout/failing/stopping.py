@@ -11,10 +11,10 @@ from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
 from app.control.rollout.changes import changes, components, put_instance
 from app.control.rollout.check import StepFailure
+from app.control.rollout.failing.suspects import note_failures
 from app.control.rollout.keeping import keep_instances
 from app.control.rollout.room import GpuLimits, shortfall_on
 from app.control.rollout.rules import Leaving, PendingStep, RolloutNotice, RolloutRules, RolloutState
-from app.control.rollout.suspects import note_failures
 from app.control.rollout.ties import list_under_way
 
 
