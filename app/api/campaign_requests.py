@@ -24,7 +24,7 @@ from app.campaigns.limits import (
 from app.manifests.model import Free, Key, Kind
 from app.problem import HttpProblem
 from app.store.fleet import cordons
-from app.store.fleet.campaigns import CampaignRequest, NeighbourModel
+from app.store.fleet.campaigns import CampaignDraft, CampaignRequest, NeighbourModel
 from app.store.world import objects
 from app.store.world.objects import StoredObject
 from app.world import declare
@@ -65,7 +65,7 @@ class CampaignBody(Wire):
     )
 
 
-def campaign_draft(connection: Connection, wanted: CampaignBody) -> Free:
+def campaign_draft(connection: Connection, wanted: CampaignBody) -> CampaignDraft:
     """Returns the campaign to store; raises HttpProblem, which names what is wrong and what is allowed."""
     node = _read_declared(connection, Kind.NODE, wanted.node)
     variant, runtime = _startable(connection, node, wanted.model, wanted.variant)
@@ -82,15 +82,8 @@ def campaign_draft(connection: Connection, wanted: CampaignBody) -> Free:
         wanted.least_seconds,
         neighbours=tuple(neighbours),
     )
-    return {
-        "campaign_id": f"c-{secrets.token_hex(ID_BYTES)}",
-        "node": node.name,
-        "gpu": _gpu(connection, node, wanted.gpu),
-        "model": wanted.model,
-        "variant": variant["name"],
-        "gpu_type": gpu_type.name,
-        "request": request,
-    }
+    id_, gpu = f"c-{secrets.token_hex(ID_BYTES)}", _gpu(connection, node, wanted.gpu)
+    return CampaignDraft(id_, node.name, gpu, wanted.model, variant["name"], gpu_type.name, request)
 
 
 def _settings(wanted: CampaignBody, clocks_mhz: list[int]) -> tuple[CopySetting, ...]:

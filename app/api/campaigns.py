@@ -90,19 +90,19 @@ def create_campaign(
 
     def create(connection: Connection) -> Reply[CampaignWire]:
         draft = campaign_draft(connection, wanted)
-        node, gpu = str(draft["node"]), int(draft["gpu"])
+        node = draft.node
         watched = guard.services_on(connection, node)
         if harm := guard.find_missed(connection, guard.attainments(connection, watched)):
             raise HttpProblem("conflict", f"a campaign would disturb what serves on node {node}: {harm}")
-        draft["request"] = msgspec.structs.replace(
-            draft["request"], watched=tuple(sorted(watched)), unserved=tuple(list_unserved(connection))
+        whole = msgspec.structs.replace(
+            draft.request, watched=tuple(sorted(watched)), unserved=tuple(list_unserved(connection))
         )
-        made = campaigns.insert(connection, asked_by=who.id, **draft)
+        made = campaigns.insert(connection, draft._replace(request=whole), who.id)
         if made is None:
             raise HttpProblem("conflict", f"node {node} measures for another campaign; see: gpuwright profile --list")
         shown = _head(made)
         audit.record(connection, [by.entry("create", Noun.CAMPAIGN, name=made.id, after=shown)])
-        message = f"campaign {made.id} measures {made.model}/{made.variant} on GPU {gpu}"
+        message = f"campaign {made.id} measures {made.model}/{made.variant} on GPU {made.gpu}"
         events.record(connection, [event_of(Reason.CAMPAIGN_BEGUN, message, kind="Node", name=node, about=made.id)])
         return answer(shown, 201)
 

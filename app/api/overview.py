@@ -206,7 +206,7 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
     row = plans.read_row(connection, number)
     if row is None:
         return {}
-    key = (*row["snapshot"], bytes(row["body"]).hex())
+    key = (*row.snapshot, bytes(row.body).hex())
     try:
         return _costs.get(key, lambda: _compute_costs(connection, number))
     except HttpProblem:

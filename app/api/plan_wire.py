@@ -12,6 +12,7 @@ from app.control.answer.explain.plan import HeldBackChangeWire
 from app.manifests.model import Free, Key, Kind
 from app.store.plans import pieces, plans
 from app.store.plans.plan_reads import PlanHeadRow
+from app.store.plans.plans import StoredPlanRow
 from app.store.world import objects
 from app.store.world.objects import rfc3339
 from app.wire import MomentText
@@ -133,14 +134,14 @@ def body(connection: Connection, generation: int) -> PlanContentWire | None:
     keys = [Key(Kind.JOB, *line.job.split("/", 1)) for line in plan.jobs]
     jobs = objects.get_many(connection, keys) if keys else {}
     offline = frozenset(f"{key.tenant}/{key.name}" for key, job in jobs.items() if job.spec.get("type") == "offline")
-    wire = _written.get((bytes(row["body"]), offline), lambda: written(plan, offline))
-    held: list[HeldBackChangeWire] = row["solved_by"].get("heldBack", [])
+    wire = _written.get((bytes(row.body), offline), lambda: written(plan, offline))
+    held: list[HeldBackChangeWire] = row.solved_by.get("heldBack", [])
     return cast(PlanContentWire, {**wire, "heldBack": held})
 
 
-def read_plan(connection: Connection, row: Free) -> Plan:
+def read_plan(connection: Connection, row: StoredPlanRow) -> Plan:
     """Returns the plan of a row. No caller may change it, because others get the same object."""
-    digest = bytes(row["body"])
+    digest = bytes(row.body)
     return _decoded.get(digest, lambda: msgspec.json.decode(pieces.get(connection, [digest])[digest], type=Plan))
 
 

@@ -54,13 +54,11 @@ def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Pl
     if row is None:
         detail = f"there is no plan {generation}" if generation else "there is no plan yet; why: gpuwright explain plan"
         raise HttpProblem("not-found", detail)
-    hashes = [bytes.fromhex(digest) for digest in row["snapshot"]]
-    found = pieces.get(connection, [*hashes, bytes(row["body"])])
-    if len(found) < len({*hashes, bytes(row["body"])}):
+    hashes = [bytes.fromhex(digest) for digest in row.snapshot]
+    found = pieces.get(connection, [*hashes, bytes(row.body)])
+    if len(found) < len({*hashes, bytes(row.body)}):
         raise HttpProblem("gone", f"the snapshot of plan {number} is no longer kept")
-    return join_snapshot([found[digest] for digest in hashes]), msgspec.json.decode(
-        found[bytes(row["body"])], type=Plan
-    )
+    return join_snapshot([found[digest] for digest in hashes]), msgspec.json.decode(found[bytes(row.body)], type=Plan)
 
 
 def read_now(connection: Connection) -> Snapshot:

@@ -11,9 +11,8 @@ from app.access import AccessVerb, Noun, Reach, require
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.control.tell import slo
-from app.manifests.model import Free
 from app.store.fleet.loads import WindowSums
-from app.store.world.slos import slos
+from app.store.world.slos import ServiceSlo, slos
 
 router = TypedRouter(prefix="/api/v1/slo", tags=["slo"])
 
@@ -51,7 +50,7 @@ def attainment(
     return answer({"kind": "AttainmentList", "items": _assess(promised, counted)})
 
 
-def _assess(promised: Sequence[tuple[str, Free]], counted: WindowSums) -> list[ServiceAttainmentWire]:
+def _assess(promised: Sequence[tuple[str, ServiceSlo]], counted: WindowSums) -> list[ServiceAttainmentWire]:
     assessed = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     return [
         {

@@ -13,7 +13,7 @@ from app.control.tell.slo import WindowCounts
 from app.store.database import clock
 from app.store.fleet import assignments, loads
 from app.store.fleet.campaigns import Campaign
-from app.store.world.slos import list_unserved, slos
+from app.store.world.slos import ServiceSlo, list_unserved, slos
 
 WINDOW = timedelta(minutes=2)
 FEWEST_REQUESTS = 20.0  # among fewer, a single late one would stop a campaign
@@ -57,7 +57,7 @@ def find_missed(connection: Connection, attained: Mapping[str, float]) -> str:
     return ""
 
 
-def _spell_promise(promise: Mapping[str, object]) -> str:
+def _spell_promise(promise: ServiceSlo) -> str:
     if "latencyMs" in promise:
         return f"{promise['latencyMs']:g} ms"
     return f"{promise['ttftMs']:g} ms to the first token and {promise['tpotMs']:g} ms for each further one"

@@ -20,7 +20,7 @@ from solvers.planning.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class RecordedPlan:
-    """A recorded decision. `row` is the database row, with hashes of the stored pieces."""
+    """A recorded decision. `snapshot` are the hashes of its parts."""
 
     generation: int
     at: datetime
@@ -33,7 +33,7 @@ class RecordedPlan:
     outcome: str
     versions: Mapping[str, str]
     held_back: Sequence[Fields]
-    row: Fields
+    snapshot: Sequence[str]
 
 
 def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
@@ -41,27 +41,27 @@ def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
     row = plans.read_row(connection, generation)
     if row is None:
         return None
-    body, desired = bytes(row["body"]), bytes(row["desired"])
+    body, desired = bytes(row.body), bytes(row.desired)
     found = pieces.get(connection, [body, desired])
-    solved: Fields = row["solved_by"]
+    solved = row.solved_by
     return RecordedPlan(
         generation=generation,
-        at=row["at"],
-        lane=row["lane"],
-        state=row["state"],
-        base=row["base"] or 0,
+        at=row.at,
+        lane=row.lane,
+        state=row.state,
+        base=row.base or 0,
         plan=msgspec.json.decode(found[body], type=Plan),
         desired=msgspec.json.decode(found[desired], type=dict[str, NodeDesired]),
         drafts=msgspec.convert(solved.get("drafts", ()), tuple[Draft, ...]),
         outcome=solved.get("outcome", ""),
         versions=solved.get("versions", {}),
         held_back=solved.get("heldBack", []),
-        row=row,
+        snapshot=row.snapshot,
     )
 
 
 def snapshot_of(connection: Connection, recorded: RecordedPlan) -> Snapshot:
     """Returns the snapshot that the decision was made from."""
-    hashes = [bytes.fromhex(digest) for digest in recorded.row["snapshot"]]
+    hashes = [bytes.fromhex(digest) for digest in recorded.snapshot]
     found = pieces.get(connection, hashes)
     return join_snapshot([found[digest] for digest in hashes])

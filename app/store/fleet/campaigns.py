@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
@@ -39,6 +39,18 @@ class CampaignRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     watched: tuple[str, ...] = ()  # services that ran on the node when it was asked for
     unserved: tuple[str, ...] = ()  # services that were not fully served even then
     neighbours: tuple[NeighbourModel, ...] = ()  # beside which the model is measured; empty: alone
+
+
+class CampaignDraft(NamedTuple):
+    """A campaign about to be stored."""
+
+    id: str
+    node: str
+    gpu: int
+    model: str
+    variant: str
+    gpu_type: str
+    request: CampaignRequest
 
 
 class SettingFailure(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -154,11 +166,10 @@ MEASURED_TOGETHER = statement(
 FORGET = statement("forget_campaigns", "DELETE FROM campaign WHERE ended_at < moment() - CAST(:after AS interval)")
 
 
-def insert(connection: Connection, campaign_id: str, asked_by: str, **subject: object) -> Campaign | None:
+def insert(connection: Connection, draft: CampaignDraft, asked_by: str) -> Campaign | None:
     """Stores a new campaign and wakes the leader; None if the node has a live one already."""
-    request = msgspec.json.encode(subject.pop("request")).decode()
-    row = connection.execute(INSERT, {"id": campaign_id, "asked_by": asked_by, "request": request, **subject})
-    made = row.one_or_none()
+    request = msgspec.json.encode(draft.request).decode()
+    made = connection.execute(INSERT, {**draft._asdict(), "request": request, "asked_by": asked_by}).one_or_none()
     if made is None:
         return None
     plan_reads.wake(connection)

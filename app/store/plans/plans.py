@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
 
-from app.manifests.model import Fields, Free
+from app.manifests.model import Fields
 from app.store.database import lease, versions
 from app.store.database.database import TRANSACTION_IDENTITY, SqlRow, note_transaction, statement
 from app.store.plans import pieces
@@ -62,9 +63,7 @@ PROVEN = statement(
 ROW = statement(
     "plan",
     """
-    SELECT generation, epoch, at, lane, state, reason, message, base, snapshot, body, desired, method, seed, work,
-           solved_by, cost, bound, gap, changes, services, decided_by, decided_at, rollout
-    FROM plan WHERE generation = :generation
+    SELECT at, lane, state, base, snapshot, body, desired, solved_by FROM plan WHERE generation = :generation
     """,
 )
 # The lease stays this epoch's until the transaction ends.
@@ -123,6 +122,19 @@ class PlanInForce:
     def progress(self) -> Fields:
         """The progress from which its rollout goes on: that of the plan before it until its first step."""
         return self.rollout if "pending" in self.rollout else self.inherited
+
+
+class StoredPlanRow(NamedTuple):
+    """What a plan was made from and by; `snapshot`, `body` and `desired` are hashes of pieces."""
+
+    at: datetime
+    lane: str
+    state: str
+    base: int | None
+    snapshot: list[str]
+    body: bytes
+    desired: bytes
+    solved_by: Fields
 
 
 class Overtaken(Exception):
@@ -227,10 +239,10 @@ def read_proven_shapes(connection: Connection) -> frozenset[str]:
     return frozenset(connection.scalars(PROVEN))
 
 
-def read_row(connection: Connection, generation: int) -> Free | None:
-    """Returns a plan's row; `snapshot`, `body` and `desired` are hashes of pieces."""
-    row = connection.execute(ROW, {"generation": generation}).mappings().one_or_none()
-    return None if row is None else dict(row)
+def read_row(connection: Connection, generation: int) -> StoredPlanRow | None:
+    """Returns a plan's row."""
+    row = connection.execute(ROW, {"generation": generation}).one_or_none()
+    return None if row is None else StoredPlanRow(*row)
 
 
 def record_cycle(

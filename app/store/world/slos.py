@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NotRequired, TypedDict
 
 from sqlalchemy import Connection
 
-from app.manifests.model import Free
 from app.store.database.database import statement
 
 _SLOS = """
@@ -26,7 +26,16 @@ UNSERVED = statement(
 )
 
 
-def slos(connection: Connection, tenant: str = "") -> list[tuple[str, Free]]:
+class ServiceSlo(TypedDict):
+    """The SLO of a service, as it is declared: of whole answers, or of the first token and those after it."""
+
+    percentile: float
+    latencyMs: NotRequired[float]
+    ttftMs: NotRequired[float]
+    tpotMs: NotRequired[float]
+
+
+def slos(connection: Connection, tenant: str = "") -> list[tuple[str, ServiceSlo]]:
     """Returns the services, all or a tenant's, each with its SLO, by name."""
     rows = connection.execute(SLOS_OF_TENANT, {"tenant": tenant}) if tenant else connection.execute(SLOS)
     return [(name, promise) for name, promise in rows]

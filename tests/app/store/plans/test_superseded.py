@@ -8,7 +8,7 @@ import pytest
 
 from app.store.database import lease
 from app.store.database.database import Database
-from app.store.plans import plans
+from app.store.plans import plan_reads, plans
 from app.store.plans.plans import PlanDraft
 
 
@@ -39,5 +39,5 @@ def test_another_plan_is_named_only_where_nothing_says_why(
 
     assert record(0, state, message) == 1
     assert record(1 if state == "rolling" else 0, "rolling", "another reason") == 2
-    row = database.read(lambda c: plans.read_row(c, 1))
+    row = database.read(lambda c: plan_reads.read_head(c, 1))
     assert row and (row["state"], row["message"]) == (after, kept)
