@@ -157,9 +157,10 @@ class Haproxy:
 
     def _close(self, worker: HaproxyProcess, wanted: Backends) -> bool:
         """Drains and closes servers, and deletes those that no request comes back to."""
-        if not self._run(worker, changes.closing_commands(wanted, self._servers(worker))):
+        current = self._servers(worker)
+        if not self._run(worker, changes.closing_commands(wanted, current)):
             return False
-        unwanted = changes.list_unwanted(wanted, self._servers(worker))
+        unwanted = changes.list_unwanted(wanted, current)
         loads = self._loads(worker) if unwanted else {}
         closed = {place: loads[place] for place in unwanted if place in loads}
         deletable = self._closed.note(worker.pid, closed, time.monotonic())
