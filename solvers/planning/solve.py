@@ -42,6 +42,7 @@ CLOSED_SHARE = 1e-6  # of a cost: a smaller gap counts as none
 GAIN_SHARE = 1e-2  # of the gap to the bound: a search that closes less has stopped improving
 FIRST_PLANS = 3.0  # times that the first plan took: so long a search may find nothing, on a slow machine
 FIRST_DRAFT_SECONDS = 1.0  # for improving the first draft, even if the budget has fewer
+ASKING_STEPS = 1  # in which others are asked: the search itself loses none
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +270,8 @@ def _plans(making: Iterator[SearchDraft], work: int | None) -> Iterator[Finished
     for draft in making:
         if work is not None and draft.work > work:
             return
+        if work is not None and draft.rivals:
+            work += ASKING_STEPS
         if draft.method or draft.rivals is not None:
             yield FinishedPlan(draft=draft)
 

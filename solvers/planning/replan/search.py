@@ -67,9 +67,10 @@ def _anew(t: Tables, seed: int, ask_rivals: AskRivals | None) -> Iterator[_Step]
 
 
 def _count_steps(made: Iterator[SearchDraft], done: int) -> Iterator[_Step]:
-    """Yields drafts with the steps that each took."""
+    """Yields drafts with the steps that each took; what others answered is of the step that asked them."""
     for draft in made:
-        yield max(1, draft.work - done), draft
+        steps = draft.work - done
+        yield steps if draft.rivals else max(1, steps), draft
         done = draft.work
 
 

@@ -91,6 +91,22 @@ def test_a_search_begins_at_the_plan_of_a_planner_that_is_ahead_and_a_replay_fin
     assert again.instances == found.plan.instances
 
 
+def refuse(problem: Problem, *, is_short: bool) -> list[RivalPlan]:
+    """Stands for a planner whose plan breaks a rule."""
+    return [RivalPlan(OtherPlan("refused", None, 0.0, "it breaks a rule"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "work"), [(1, 8), (6, 21), (6, 22)])  # where the search finds a better draft
+def test_asking_others_takes_no_step_from_the_search(seed: int, work: int) -> None:
+    """Something runs in the first problem, where the search begins anew as well."""
+    problem, budget = with_rates(random_problem(seed), SHORT_FACTOR), SolveBudget(None, work)
+    asked = find(problem, budget, alone=True, others=refuse).plan
+    plan = find(problem, budget, alone=True).plan
+    assert asked.instances == plan.instances
+    assert plan.instances != find(problem, SolveBudget(None, work - 1), alone=True).plan.instances
+
+
 def test_a_planner_that_fails_is_named_and_costs_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
         raise ZeroDivisionError("by zero")
