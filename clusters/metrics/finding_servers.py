@@ -92,18 +92,18 @@ def _find_own(estate: Estate, samples: Iterable[MetricSample], prefix: str) -> d
 
 
 def _find_istio(names: Iterable[WorkloadName], reader: MetricsReader) -> dict[WorkloadName, MetricsOfWorkload]:
-    labels = "destination_workload,destination_workload_namespace,namespace"
-    seen = reader.read_samples(
-        f"max by ({labels}) (count by ({labels},pod) "
-        f'(last_over_time(istio_requests_total{{reporter="destination"}}[{reader.span}])))'
-    )
-    known = {
-        (each.labels.get("namespace", ""), each.labels.get("destination_workload", "")): each.value == 1
-        for each in seen
-        if each.labels.get("namespace") == each.labels.get("destination_workload_namespace")
-    }
-    return {
-        name: MetricsOfWorkload(ISTIO, istio_selector(name), "pod", known[name.namespace, name.name])
-        for name in names
-        if (name.namespace, name.name) in known
-    }
+    """Finds them by the names of their pods too: Istio does not say whether a workload is a Deployment or another."""
+    labels = "destination_workload,destination_workload_namespace,namespace,pod"
+    series: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for each, value in reader.read_samples(
+        f'count by ({labels}) (last_over_time(istio_requests_total{{reporter="destination"}}[{reader.span}]))'
+    ):
+        if each.get("namespace") == each.get("destination_workload_namespace"):
+            series[each.get("namespace", ""), each.get("destination_workload", "")][each.get("pod", "")] = value
+    found = {}
+    for name in names:
+        pattern = re.compile(pod_pattern(name))
+        counts = [count for pod, count in series[name.namespace, name.name].items() if pattern.fullmatch(pod)]
+        if counts:
+            found[name] = MetricsOfWorkload(ISTIO, istio_selector(name), "pod", has_one_series=max(counts) == 1)
+    return found

@@ -128,13 +128,17 @@ def pod_pattern(name: WorkloadName) -> str:
 
 def pods_selector(name: WorkloadName, prefix: str) -> str:
     """Returns the labels of a workload's pods; `prefix` is `exported_` where those of the scrape stayed."""
-    pattern = pod_pattern(name).replace("\\", "\\\\")
-    return f'{{{prefix}namespace="{name.namespace}",{prefix}pod=~"{pattern}"}}'
+    return f"{{{_choose_pods(name, prefix)}}}"
 
 
 def istio_selector(name: WorkloadName) -> str:
     """Returns the labels of a workload's own proxies: whose they are, Prometheus says, and not they themselves."""
     return (
         f'{{reporter="destination",destination_workload="{name.name}",'
-        f'destination_workload_namespace="{name.namespace}",namespace="{name.namespace}"}}'
+        f'destination_workload_namespace="{name.namespace}",{_choose_pods(name)}}}'
     )
+
+
+def _choose_pods(name: WorkloadName, prefix: str = "") -> str:
+    pattern = pod_pattern(name).replace("\\", "\\\\")
+    return f'{prefix}namespace="{name.namespace}",{prefix}pod=~"{pattern}"'

@@ -77,6 +77,7 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
     yield PastSeries("istio_requests_total", answered, counting(8.0, start))
     yield PastSeries("istio_requests_total", {**answered, "reporter": "source", "pod": "caller"}, counting(8.0, start))
     yield from buckets("istio_request_duration_milliseconds", answered, 8.0, {"5": 0.98, "10": 1.0})
+    yield PastSeries("istio_requests_total", {**answered, "pod": "web-0"}, counting(40.0, start))  # a StatefulSet's
     for quick in (refused, failed):
         yield PastSeries("istio_requests_total", quick, counting(500.0, start))
         yield from buckets("istio_request_duration_milliseconds", quick, 500.0, {"5": 1.0, "10": 1.0})
