@@ -11,6 +11,7 @@ from solvers.forecast.settings import ForecastTuning
 
 FEWEST = 8  # with fewer differences, a guess is better
 GUESS = 0.05
+SERIES = 3  # that begin one after the other
 _OF_MEDIAN = 1.4826  # from the median distance of normal draws to their deviation
 
 
@@ -22,15 +23,18 @@ def noise_share(samples: Sequence[Sample], settings: ForecastTuning) -> float:
     """
     if not samples:
         return GUESS
-    recent = _apart(select_since(samples, samples[-1].at - settings.noise_seconds), settings.independent_seconds)
-    rates = [sample.requests / sample.seconds for sample in recent]
-    changes = [_share(here, there) for there, here in zip(rates, rates[2:], strict=False)]
+    recent = select_since(samples, samples[-1].at - settings.noise_seconds)
+    series = [
+        [sample.requests / sample.seconds for sample in _apart(recent[:end], settings.independent_seconds)]
+        for end in _ends(recent, settings.independent_seconds)
+    ]
+    if len(series[0]) - 2 < FEWEST:
+        return GUESS
+    changes = [_share(here, there) for rates in series for there, here in zip(rates, rates[2:], strict=False)]
     bends = [
         _share(here, (before + after) / 2)
-        for before, here, after in zip(rates, rates[2:], rates[4:], strict=False)
+        for rates in series for before, here, after in zip(rates, rates[2:], rates[4:], strict=False)
     ]  # fmt: skip
-    if len(changes) < FEWEST:
-        return GUESS
     return max(settings.least_noise, min(_deviation(changes, 2.0), _deviation(bends, 1.5)))
 
 
@@ -42,6 +46,22 @@ def _share(rate: float, other: float) -> float:
 def _deviation(distances: Sequence[float], variance: float) -> float:
     """Returns the standard deviation of rates whose distances have so many times their variance."""
     return median(distances) * _OF_MEDIAN / math.sqrt(variance)
+
+
+def _ends(samples: Sequence[Sample], seconds: float) -> list[int]:
+    """Returns where series of samples that are so many seconds apart end, the longest first.
+
+    One of them takes a sixth of the samples that are there, and its median is often half of what it should be.
+    """
+    ends, latest = [], math.inf
+    for end in range(len(samples), 0, -1):
+        at = samples[end - 1].at
+        if at <= samples[-1].at - seconds:
+            break
+        if at <= latest:
+            ends.append(end)
+            latest = at - seconds / SERIES
+    return ends
 
 
 def _apart(samples: Sequence[Sample], seconds: float) -> list[Sample]:

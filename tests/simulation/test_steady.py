@@ -13,6 +13,7 @@ from tests.support.soak import SOAK, scaled
 CYCLES = scaled(1000, 100)
 QUIET_CYCLES = 10
 TICK = 1.0 if SOAK else 5.0
+MOST_CHANGED = 30  # in the long form
 SERVICES = ("shop/a", "shop/b", "shop/c")
 
 
@@ -23,15 +24,14 @@ def settled(simulation: Simulation) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("noise", "most_per_hundred"), [(0.02, 0.0), (0.10, 1.0)])
-def test_a_steady_load_changes_nothing(database_url: str, noise: float, most_per_hundred: float) -> None:
+@pytest.mark.parametrize("noise", [0.02, 0.10])
+def test_a_steady_load_changes_nothing(database_url: str, noise: float) -> None:
     shapes = all_noisy(dict.fromkeys(SERVICES, steady), noise, seed=int(noise * 100))
     with open_simulation(database_url, small(), shapes) as simulation:
         began = settled(simulation)
         mark = simulation.history.mark(simulation.fleet)
         simulation.advance(30 * CYCLES, TICK)
         changed = simulation.history.since(began)
-        assert len(changed) <= most_per_hundred * CYCLES / 100 * len(SERVICES)
-        if noise <= 0.02:
-            assert changed == []
+        # In eight hours of 10 % of noise a deviation now and then is larger than chance explains.
+        assert len(changed) <= (MOST_CHANGED if SOAK and noise > 0.02 else 0)
         assert min(count_attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98

@@ -12,6 +12,7 @@ class WatchTuning:
     # Load above the plan
     slack_share: float = 0.10  # the full cycle follows this much without the fast lane
     noise_share: float = 0.10  # of a rate within one second: tolerated, together with what random arrivals add
+    most_noise_share: float = 0.35  # the same where a service's own noise is known to be more, as its swings last
     excess_variances: float = 9.0  # over the slack: with them e ** 18 seconds pass between two false alarms
     least_excess_seconds: float = 0.3  # of planned load
     jump_deviations: float = 5.5  # of one second's rate: triggers at once, and so many requests more at low rates
@@ -27,7 +28,7 @@ class WatchTuning:
     raise_seconds: float = 600.0  # without misses, until a raise is forgotten
     # Readings
     longest_tick_seconds: float = 5.0  # a reader that slept knows nothing of the time between
-    noise_seconds: float = 60.0  # over which a service's own noise is learnt
+    noise_seconds: float = 300.0  # over which a service's own noise is learnt: in less, few swings of ten seconds
     reading_seconds: float = 5.0  # that a reading may average over: its noise is smaller by the root of it
     most_variance_factor: float = 9.0  # what is further off is a change of load, not noise
     # Trends

@@ -152,8 +152,12 @@ def jump_rate(plan: PlannedLoad) -> float:
 
 
 def relative_noise(watch: LoadWatch, plan: PlannedLoad) -> float:
-    """Returns the variance of a second's rate relative to the planned one: its own, up to a limit, and chance."""
-    return min(watch.variance, TUNING.noise_share**2) + 1 / plan.level
+    """Returns the variance of a second's rate relative to the planned one: a usual one and chance, or its own if more.
+
+    Where deviations last for ten seconds, their sum is that of a much larger noise within one second.
+    """
+    usual = min(watch.variance, TUNING.noise_share**2) + 1 / plan.level
+    return max(usual, min(watch.variance, TUNING.most_noise_share**2))
 
 
 def calling_excess(noise: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
@@ -51,6 +52,14 @@ def test_ten_percent_of_noise_change_next_to_nothing(of_cycle: bool) -> None:
 def test_the_natural_scatter_of_arrivals_changes_nothing(rate: float) -> None:
     for seed in FEW_SEEDS:
         assert len(follow(steady, seed, counted=True, rate=rate).after(10)) <= 2
+
+
+def test_ten_minutes_are_enough_to_measure_ten_percent_of_noise() -> None:
+    for seed in range(20):
+        rng = random.Random(seed)
+        deviations = [max(-3.0, min(3.0, rng.gauss(0.0, 1.0))) for _ in range(60)]  # each lasts for ten seconds
+        samples = [Sample(5.0 * at, 5.0, 500 * (1 + 0.1 * deviations[at // 2])) for at in range(120)]
+        assert 0.06 <= asked(samples).noise <= 0.16
 
 
 # A load that moves
