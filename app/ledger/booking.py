@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
@@ -14,13 +15,10 @@ from app.store.money import prices
 from app.store.money.prices import Priced, PricedGpus
 from app.store.world import objects
 
+BookedSpecs: TypeAlias = Mapping[str, WrittenSpec | None]  # by name; None: deleted
 
-def book(
-    connection: Connection,
-    nodes: Mapping[str, WrittenSpec | None],
-    gpu_types: Mapping[str, WrittenSpec | None],
-    now: datetime,
-) -> None:
+
+def book(connection: Connection, nodes: BookedSpecs, gpu_types: BookedSpecs, now: datetime) -> None:
     """Books nodes and GPU types as they are declared from now on; None for those that were deleted."""
     if not nodes and not gpu_types:
         return
@@ -52,13 +50,11 @@ def book_missing(connection: Connection) -> int:
     return len(found)
 
 
-def _types(
-    connection: Connection, nodes: Mapping[str, WrittenSpec | None], gpu_types: Mapping[str, WrittenSpec | None]
-) -> dict[str, WrittenSpec]:
+def _types(connection: Connection, nodes: BookedSpecs, gpu_types: BookedSpecs) -> dict[str, WrittenSpec]:
     """Returns the specs of these GPU types as they are declared now."""
     wanted = {str(spec["gpuType"]) for spec in nodes.values() if spec is not None} - gpu_types.keys()
     there = objects.get_many(connection, [Key(Kind.GPU_TYPE, "", name) for name in sorted(wanted)])
-    found: dict[str, WrittenSpec] = {key.name: stored.spec for key, stored in there.items()}
+    found = {key.name: stored.spec for key, stored in there.items()}
     return found | {name: spec for name, spec in gpu_types.items() if spec is not None}
 
 

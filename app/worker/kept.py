@@ -9,6 +9,10 @@ import copyreg
 import pickle
 from collections.abc import Callable, Mapping
 from io import BytesIO
+from typing import TypeAlias, TypeVar
+
+T = TypeVar("T")
+State: TypeAlias = Mapping[str, object] | None
 
 MOST_KEPT = 2  # of each class
 
@@ -44,13 +48,7 @@ class KeptObjects:
         return _keep, (cls.__name__, at, *parts[:3])
 
 
-def _keep(
-    name: str,
-    at: int,
-    create: Callable[..., object],
-    arguments: tuple[object, ...],
-    state: Mapping[str, object] | None = None,
-) -> object:
+def _keep(name: str, at: int, create: Callable[..., T], arguments: tuple[object, ...], state: State = None) -> T:
     """Makes an object as `pickle` does, and keeps it."""
     made = _received[name, at] = create(*arguments)
     if hasattr(made, "__setstate__"):

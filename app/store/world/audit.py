@@ -105,9 +105,7 @@ def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
         connection.execute(INSERT, {"rows": msgspec.json.encode(entries).decode()})
 
 
-def page(
-    connection: Connection, before: int, limit: int, wanted: AuditFilter = AuditFilter()
-) -> list[AuditRow]:  # fmt: skip
+def page(connection: Connection, before: int, limit: int, wanted: AuditFilter = AuditFilter()) -> list[AuditRow]:
     """Returns the newest entries older than `before`, newest first."""
     chosen = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
     given = {**chosen, "before": before, "limit": limit}
