@@ -9,35 +9,15 @@ from importlib.util import find_spec
 
 from fastapi import Depends, FastAPI
 
-from app.api import (
-    apply,
-    audit,
-    campaigns,
-    cordons,
-    endpoints,
-    events,
-    explain,
-    explain_places,
-    health,
-    join,
-    join_tokens,
-    logs,
-    nodes,
-    objects,
-    overview,
-    plans,
-    reports,
-    rotation,
-    scale,
-    sign_in_links,
-    slo,
-    tokens,
-    watch,
-    whatif,
-)
-from app.api.agent_bypass import AgentBypass
-from app.api.overreach import audit_overreach
+from app.api import apply, audit, events, health, logs, objects, reports, sign_in_links, slo, tokens, watch
+from app.api.agents import cordons, endpoints, join, join_tokens, nodes, rotation
+from app.api.agents.agent_bypass import AgentBypass
+from app.api.agents.overreach import audit_overreach
+from app.api.answers import explain, explain_places, overview, whatif
+from app.api.campaigns import campaigns
+from app.api.plans import plans
 from app.api.requests import known_parameters
+from app.api.scale import scale
 from app.console import routes as console
 from app.console.refusals import refusal_page
 from app.context import Context

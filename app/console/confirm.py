@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.api.plan_wire import PlanWire
-from app.api.plans import PlanDifferenceWire
+from app.api.plans.plan_wire import PlanWire
+from app.api.plans.plans import PlanDifferenceWire
 from app.console.links import job_link, node_link, plan_link, service_link
 from app.console.plan_page import EFFECTS, LABELS
 from app.console.wording import count, money, number

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, Reach, require
-from app.api import overview, plan_wire
-from app.api.overview import OverviewServiceWire
-from app.api.plan_wire import PlanContentWire, PlanHeadWire
+from app.api.answers import overview
+from app.api.answers.overview import OverviewServiceWire
+from app.api.plans import plan_wire
+from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire
 from app.console.money import Money, summarize_money
 from app.store.database import clock, lease
 from app.store.database.lease import Lease

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.api.plan_actions import ACTED_UPON, EVER_IN_FORCE, MOVES
-from app.api.plan_wire import PlanFactsWire
+from app.api.plans.plan_actions import ACTED_UPON, EVER_IN_FORCE, MOVES
+from app.api.plans.plan_wire import PlanFactsWire
 from app.console.wording import count, sentence
 from app.control.domain.events import Reason, reason_of
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.access import Noun, Principal
-from app.api import overreach
+from app.api.agents import overreach
 from app.console import links
 from app.console.forms import actor_of
 from app.console.page_answer import frame_of, html_answer, redirect

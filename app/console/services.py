@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.api.overview import OverviewServiceWire
+from app.api.answers.overview import OverviewServiceWire
 from app.console.boxes import assign_hues
 from app.console.data import ConsoleData
 from app.console.page_request import ServicesQuery

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from app.access import Principal, Scope
-from app.api import overview, plan_wire
-from app.api.recent import Recent
+from app.api.answers import overview
+from app.api.answers.recent import Recent
+from app.api.plans import plan_wire
 from app.console.data import read_fleet
 from app.control.tell.window_cache import WindowCache
 from app.store.database import lease

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may, require
-from app.api import cordons
-from app.api.cordons import CordonRequest
+from app.api.agents import cordons
+from app.api.agents.cordons import CordonRequest
 from app.api.requests import Ctx
 from app.console.confirm import Confirmation, confirm_drain
 from app.console.data import read_planned

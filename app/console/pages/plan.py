@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may
-from app.api.plan_wire import PlanWire
-from app.api.plans import PlanDifferenceWire, read_difference, read_whole
+from app.api.plans.plan_wire import PlanWire
+from app.api.plans.plans import PlanDifferenceWire, read_difference, read_whole
 from app.api.requests import Ctx
 from app.console import plan_page
 from app.console.forms import form_token

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from app.access import AccessVerb, Noun, may, require
-from app.api import plan_actions
+from app.api.plans import plan_actions
 from app.api.requests import Ctx
 from app.console.confirm import confirm_plan
 from app.console.forms import change, form_token, read_form, read_message

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may
-from app.api import plan_actions, plan_wire
-from app.api.plan_wire import PlanHeadWire
+from app.api.plans import plan_actions, plan_wire
+from app.api.plans.plan_wire import PlanHeadWire
 from app.api.requests import Ctx
 from app.console import plan_page
 from app.console.forms import change, form_token, read_form

@@ -10,9 +10,10 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, may
-from app.api import explain, overview, plan_wire, whatif
-from app.api.overview import OverviewServiceWire
-from app.api.plan_wire import PlanHeadWire
+from app.api.answers import explain, overview, whatif
+from app.api.answers.overview import OverviewServiceWire
+from app.api.plans import plan_wire
+from app.api.plans.plan_wire import PlanHeadWire
 from app.api.requests import Ctx
 from app.console.charts.drawing import TimeChart
 from app.console.charts.ranges import read_range

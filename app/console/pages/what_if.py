@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, may, require
+from app.api.answers.whatif import WhatIfRequest, answer_what_if
 from app.api.requests import Ctx
-from app.api.whatif import WhatIfRequest, answer_what_if
 from app.console.forms import actor_of, form_token, read_form
 from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.access import Principal, Reach, Scope
-from app.api.explain import hide_neighbours
+from app.api.answers.explain import hide_neighbours
 from app.control.domain.snapshot import Correction, LatencyFactor
 from app.control.observe.drift import ProfileCorrection
 from app.control.observe.drift.rows import write_correction

@@ -257,7 +257,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import json
-from app.api import overview
+from app.api.answers import overview
 from app.store.database.database import Database
 
 database = Database(sys.argv[1], pool_size=1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.api.plan_wire import NOTHING
+from app.api.plans.plan_wire import NOTHING
 from app.console.boxes import HUES, NodeLook, assign_hues, draw, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.events import group_events

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from app.api.whatif import WhatIfRequest
+from app.api.answers.whatif import WhatIfRequest
 from app.control.answer.whatif.change import RateChange, WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.question import WhatIf
 from app.control.decide.decide import draft_changes, hold_back

@@ -8,11 +8,12 @@ from fastapi import Body, Path, Query, Request
 from pydantic import Field
 
 from app.access import AccessVerb, Noun, Reach, require
-from app.api import requests, scale_actions
+from app.api import requests
 from app.api.pages import NEWEST
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import By, Ctx, Message, Who, answer, refuse_body, write_once
-from app.api.scale_actions import ScalePauseWire, ScalePlanWire
+from app.api.scale import scale_actions
+from app.api.scale.scale_actions import ScalePauseWire, ScalePlanWire
 from app.api.tokens import Wire
 from app.problem import HttpProblem
 from app.store.plans import scale_plans

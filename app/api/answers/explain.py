@@ -8,13 +8,14 @@ from fastapi import Path, Query
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, Reach, require
-from app.api import plan_wire, questions
-from app.api.no_plan import NONE_YET, explain_no_plan
+from app.api.answers import questions
+from app.api.answers.solvers import call_solvers
 from app.api.objects import Name
-from app.api.plan_wire import PlanContentWire, PlanOthersWire
+from app.api.plans import plan_wire
+from app.api.plans.no_plan import NONE_YET, explain_no_plan
+from app.api.plans.plan_wire import PlanContentWire, PlanOthersWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
-from app.api.solvers import call_solvers
 from app.context import Context
 from app.control.answer.explain.plan import HeldBackChangeWire, describe_plan, explain_cycles, explain_held_back
 from app.control.answer.explain.profile import ProfileExplanationWire

@@ -10,13 +10,13 @@ from typing import NotRequired, TypedDict
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
-from app.api import plan_wire
-from app.api.plan_wire import PlanContentWire, PlanHeadWire
-from app.api.questions import read_recorded
-from app.api.recent import Recent
+from app.api.answers.questions import read_recorded
+from app.api.answers.recent import Recent
+from app.api.answers.solvers import call_solvers
+from app.api.plans import plan_wire
+from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
-from app.api.solvers import call_solvers
 from app.control.answer.explain.plan_lines import drop_left_out
 from app.control.answer.explain.shares import costs_of_services
 from app.control.formulate.pose import pose

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from app import tokens as secrets
 from app.access import Noun, Principal, Scope
+from app.api.agents.rotation import DAY_SECONDS, NodeTokenWire, describe_token
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, answer
-from app.api.rotation import DAY_SECONDS, NodeTokenWire, describe_token
 from app.api.tokens import Label
 from app.http.buckets import Buckets
 from app.http.metrics import REGISTRY

@@ -7,7 +7,7 @@ from typing import NotRequired, TypedDict, cast
 import msgspec
 from sqlalchemy import Connection
 
-from app.api.recent import Recent
+from app.api.answers.recent import Recent
 from app.control.answer.explain.plan import HeldBackChangeWire
 from app.manifests.model import Free, Key, Kind
 from app.store.plans import pieces, plans

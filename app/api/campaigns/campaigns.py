@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 from agents.contract.campaigns import MeasuredSetting, ProfilingAnswer, ProfilingReport
 from app.access import AccessVerb, Noun, require
 from app.api import requests
-from app.api.campaign_requests import CampaignBody, campaign_draft
+from app.api.answers.solvers import call_solvers
+from app.api.campaigns.campaign_requests import CampaignBody, campaign_draft
 from app.api.objects import Name
 from app.api.replies import Reply, TypedRouter, takes
 from app.api.requests import By, Ctx, NoBody, Who, answer, context, write_once
-from app.api.solvers import call_solvers
 from app.campaigns import guard
 from app.campaigns.ending import finish
 from app.control.domain.events import Reason, event_of

@@ -7,7 +7,7 @@ import re
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agents.contract.fields import LONGEST_POLL_SECONDS
-from app.api.nodes import read_assignment, take_report
+from app.api.agents.nodes import read_assignment, take_report
 from app.context import Context
 from app.http.visit import RouteName
 

@@ -12,11 +12,12 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, require
-from app.api import questions, requests
+from app.api import requests
+from app.api.answers import questions
+from app.api.answers.solvers import call_solvers
 from app.api.bodies import manifests
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import By, Ctx, Who, answer
-from app.api.solvers import call_solvers
 from app.context import Context
 from app.control.answer.whatif.change import RateChange, WhatIfChange
 from app.control.answer.whatif.wire import NoComparison, SloPriceWire, WhatIfAnswerWire

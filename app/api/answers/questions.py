@@ -9,8 +9,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.access import Principal
+from app.api.answers.solvers import call_solvers
 from app.api.replies import T
-from app.api.solvers import call_solvers
 from app.context import Context
 from app.control.solve.questions import LoopsMissing, NoAnswer
 from app.problem import HttpProblem

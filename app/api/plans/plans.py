@@ -9,14 +9,15 @@ from msgspec import Meta
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
-from app.api import plan_actions, plan_wire, requests
-from app.api.no_plan import NONE_YET, explain_no_plan
+from app.api import requests
+from app.api.answers.solvers import call_solvers
 from app.api.pages import NEWEST, Cursor, Limit, cut_page, mark_of
-from app.api.plan_actions import PlanActionWire, PlanHoldWire, PlanRollbackWire
-from app.api.plan_wire import PlanContentWire, PlanHeadWire, PlanWire
+from app.api.plans import plan_actions, plan_wire
+from app.api.plans.no_plan import NONE_YET, explain_no_plan
+from app.api.plans.plan_actions import PlanActionWire, PlanHoldWire, PlanRollbackWire
+from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire, PlanWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import JSON, By, Ctx, Message, Who, answer, write_once
-from app.api.solvers import call_solvers
 from app.control.answer.explain.difference import ServiceDifferenceWire, find_differences, is_changed
 from app.manifests.model import Free
 from app.problem import HttpProblem

@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
-from app.api import plan_wire
-from app.api.no_plan import NONE_YET, explain_no_plan
+from app.api.answers.solvers import call_solvers
 from app.api.objects import Name
-from app.api.plan_wire import PlanContentWire
+from app.api.plans import plan_wire
+from app.api.plans.no_plan import NONE_YET, explain_no_plan
+from app.api.plans.plan_wire import PlanContentWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
-from app.api.solvers import call_solvers
 from app.control.answer.explain.places import NodeExplanationWire, TenantExplanationWire
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem

@@ -1,0 +1,1 @@
+"""Routes of workloads in a Kubernetes cluster whose replicas are decided."""
