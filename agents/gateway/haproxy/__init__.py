@@ -1,1 +1,1 @@
-"""What is written to HAProxy, told it at its socket, and read back from it."""
+"""Writes the configuration of HAProxy, changes it through its socket, and reads back what is in force."""

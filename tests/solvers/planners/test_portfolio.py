@@ -99,7 +99,7 @@ def refuse(problem: Problem, *, is_short: bool) -> list[RivalPlan]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "work"), [(1, 8), (6, 21), (6, 22)])  # where the search finds a better draft
 def test_asking_others_takes_no_step_from_the_search(seed: int, work: int) -> None:
-    """Something runs in the first problem, where the search begins anew as well."""
+    """Something runs in the first problem, where the search begins at nothing as well."""
     problem, budget = with_rates(random_problem(seed), SHORT_FACTOR), SolveBudget(None, work)
     asked = find(problem, budget, alone=True, others=refuse).plan
     plan = find(problem, budget, alone=True).plan
