@@ -82,7 +82,7 @@ def _run(words: list[str]) -> int:
         words = ["version", "--client", *words[1:]]
     if words[0] == "help":
         if words[1] == "exit-codes":
-            sys.stdout.write(exit_codes())
+            sys.stdout.write("\n".join(f"{code:>4}  {meaning}" for code, meaning in exits.MEANINGS) + "\n")
             return exits.OK
         words = [*words[1:], "--help"]
     verb = BY_NAME.get(words[0])
@@ -119,11 +119,6 @@ def overview() -> str:
         lines += ["", f"{group}:"]
         lines += [f"  {verb.name:<12}{verb.help}" for verb in VERBS if verb.group == group]
     return "\n".join(lines) + "\n\n" + EXAMPLES
-
-
-def exit_codes() -> str:
-    """Returns the table of exit codes."""
-    return "\n".join(f"{code:>4}  {meaning}" for code, meaning in exits.MEANINGS) + "\n"
 
 
 def _unknown(word: str) -> str:

@@ -92,7 +92,7 @@ class Profiler:
             log.info("campaign %s, measurement %s: %s", task.campaign, task.sequence, interrupted)
             return None
         except CopyFailed as failure:
-            message = _sentence(failure.message)
+            message = "".join(letter if letter.isprintable() else " " for letter in failure.message)[:500]
             failed = FailedSetting(task.sequence, task.setting, failure.reason, message, task.attempt)
             log.warning("campaign %s, measurement %s: %s", task.campaign, task.sequence, failure)
         return ProfilingReport(task.campaign, measured, failed)
@@ -121,7 +121,3 @@ class Profiler:
     def _keep(self, report: ProfilingReport | None) -> None:
         if report is not None:
             durable.write(self._path, msgspec.json.encode(report))
-
-
-def _sentence(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)[:500]

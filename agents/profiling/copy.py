@@ -20,7 +20,6 @@ from agents.keeper.stopping import SentSignals, stop_copy
 from agents.profiling.closed_loop import LoopFailed
 from agents.profiling.example import ExampleRequest, parse_example
 from agents.profiling.seat import ProfilingSeat
-from agents.runtime import Running
 from agents.seams.device import DeviceError, GpuDevice, Trouble
 from agents.templates import Filled
 
@@ -137,7 +136,7 @@ def end_leftovers(seat: ProfilingSeat) -> list[str]:
     for running in left:
         seat.drivers.runtime.end(running, force=True)
     until = time.monotonic() + END_SECONDS
-    while _are_there(left, seat) and time.monotonic() < until:
+    while any(seat.drivers.runtime.alive(running) for running in left) and time.monotonic() < until:
         time.sleep(STEP_SECONDS)
     return [running.copy for running in left]
 
@@ -145,10 +144,6 @@ def end_leftovers(seat: ProfilingSeat) -> list[str]:
 def is_measured(copy: str) -> bool:
     """Returns whether a copy of this name was started for a measurement."""
     return copy.startswith(f"{PROFILING}-")
-
-
-def _are_there(left: list[Running], seat: ProfilingSeat) -> bool:
-    return any(seat.drivers.runtime.alive(running) for running in left)
 
 
 @contextlib.contextmanager

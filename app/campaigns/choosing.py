@@ -29,7 +29,7 @@ def choose(
         tried.setdefault(failure.setting, []).append(failure.reason)
     given_up = {setting: set(reasons) == {NO_ANSWERS} for setting, reasons in tried.items() if len(reasons) >= TRIES}
     possible = [
-        _setting(setting)
+        Setting(setting.batch, setting.sm_percent, setting.clock_mhz)
         for setting in settings
         if not any(_is_given_up(setting, failed, was_up) for failed, was_up in given_up.items())
     ]
@@ -49,7 +49,3 @@ def measurement_of(found: MeasuredSetting) -> Measurement:
     return Measurement(
         setting.batch, setting.sm_percent, setting.clock_mhz, found.latency_ms, found.spread_ms, found.samples
     )
-
-
-def _setting(setting: CopySetting) -> Setting:
-    return Setting(setting.batch, setting.sm_percent, setting.clock_mhz)

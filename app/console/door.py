@@ -50,7 +50,7 @@ def sign_in(request: Request, ctx: Ctx) -> Response:
             raise
         return html_answer(request, _render_form(request, problem.detail), problem.status)
     _audit(request, ctx, opened, "sign in by link" if link else "sign in")
-    return redirect(_back(request), _cookie(request, opened))
+    return redirect(_back(request), cookies.keep(request.scope, opened.cookie, SESSION_SECONDS))
 
 
 @router.post("/sign-out")
@@ -100,10 +100,6 @@ def _back(request: Request) -> str:
 def _render_form(request: Request, refused: str, link: str = "") -> str:
     """Returns the form, which leads back to the page that was asked for."""
     return render("sign_in.html", refused=refused, action=sign_in_link(_back(request)), link=link)
-
-
-def _cookie(request: Request, opened: Opened) -> str:
-    return cookies.keep(request.scope, opened.cookie, SESSION_SECONDS)
 
 
 def _audit(request: Request, ctx: Ctx, opened: Opened, verb: str) -> None:

@@ -88,7 +88,7 @@ def declare_fleet(
         gpus, services = wanted.gpus or 100, wanted.services or 50
         say(f"declaring {gpus} GPUs and {services} services")
         world = generate_fleet(gpus, services)
-        made = DeclaredFleet(_names(world, "Node"))
+        made = DeclaredFleet(tuple(key.name for key in world.manifests if key.kind == "Node"))
     else:
         say("declaring the simulated fleet")
         world = worlds.read_files(fleet_file("llm.yaml" if wanted.llm else "fleet.yaml"))
@@ -192,10 +192,6 @@ def _driver(
         "memory": str(memory),
         "plays": plays,
     }
-
-
-def _names(world: DeclaredFiles, kind: str) -> tuple[str, ...]:
-    return tuple(key.name for key in world.manifests if key.kind == kind)
 
 
 @contextmanager

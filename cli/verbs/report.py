@@ -140,7 +140,7 @@ def show(report: Mapping[str, Any]) -> None:
     """Prints a table, with the total last."""
     rows = flat(report)
     if not rows:
-        begins, ends = (cut_to_seconds(report["window"][end]) for end in ("start", "end"))
+        begins, ends = (re.sub(r"(:\d\d)\.\d+", r"\1", report["window"][end]) for end in ("start", "end"))
         comes = COMES.get(report["report"], "")
         say(f"nothing from {begins} to {ends}" + (f"; {comes}" if comes else ""))
         return
@@ -153,11 +153,6 @@ def show(report: Mapping[str, Any]) -> None:
         [shown(name, row[name], days=bool(zone_days)) for name in names]
         for row in (*rows, *([last] if report["total"] and len(rows) > 1 else ()))
     )
-
-
-def cut_to_seconds(moment: str) -> str:
-    """`2026-11-01T12:00:00.000Z` -> `2026-11-01T12:00:00Z`."""
-    return re.sub(r"(:\d\d)\.\d+", r"\1", moment)
 
 
 def heading(name: str, currency: str) -> str:

@@ -59,7 +59,8 @@ def _draw_over_time(axes: Any, values: Mapping[tuple[str, str], float], times: l
     for (name, _), value in values.items():
         sums[name] = sums.get(name, 0.0) + value
     shown = sorted(sums, key=lambda name: -sums[name])[:MOST_NAMES]
-    labels = [_short(time, times) for time in times]
+    is_daily = len({moment[11:] for moment in times}) == 1
+    labels = [time[:10] if is_daily else time.replace("T", " ") for time in times]
     if stacked:
         floor = [0.0] * len(times)
         rest = [sum(v for (name, t), v in values.items() if t == time and name not in shown) for time in times]
@@ -74,8 +75,3 @@ def _draw_over_time(axes: Any, values: Mapping[tuple[str, str], float], times: l
     axes.set_xticks(range(0, len(labels), step), labels[::step], rotation=30, ha="right", fontsize=8)
     axes.grid(visible=True, axis="y", alpha=0.3)
     axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-def _short(time: str, times: list[str]) -> str:
-    """Returns the date alone where every period begins at the same time of day."""
-    return time[:10] if len({moment[11:] for moment in times}) == 1 else time.replace("T", " ")

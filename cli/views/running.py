@@ -57,7 +57,7 @@ def show_running(state: Entry) -> None:
                 number(copy.get("smPercent")),
                 gib(copy.get("memoryGib")),
                 "yes" if copy.get("routed") else "no",
-                _why(copy),
+                ": ".join(filter(None, (copy.get("reason", ""), copy.get("message", "")))),
             ]
             for copy in state.get("copies", [])
         ),
@@ -101,10 +101,6 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]
 def _owner(entry: Entry) -> str:
     name = entry.get("service") or entry.get("job") or ""
     return f"{entry['tenant']}/{name}" if entry.get("tenant") else str(name)
-
-
-def _why(entry: Entry) -> str:
-    return ": ".join(filter(None, (entry.get("reason", ""), entry.get("message", ""))))
 
 
 def _needs(held: Entry) -> str:

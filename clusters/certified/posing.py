@@ -111,7 +111,18 @@ def pose_problem(
             )
             text = str(sharer.workload)
             workloads[text] = sharer.workload
-            services[text] = _service(sharer, promise, find_variant(promise, known), allowed, measured)
+            services[text] = Service(
+                name=str(sharer.workload),
+                tenant=sharer.workload.namespace,
+                model=promise.model,
+                variants=(find_variant(promise, known),),
+                slo_ms=promise.slo["latencyMs"],
+                percentile=promise.slo["percentile"],
+                rate_per_second=peak_rate(measured.workloads[sharer.workload]),
+                gpu_types=allowed,
+                min_instances=sharer.least,
+                availability=Availability("node") if sharer.is_apart else ANYWHERE,
+            )
     problem = Problem(types, nodes, known.models, profiles, services, policy=Policy())
     return PosedProblem(problem, workloads)
 
@@ -130,20 +141,3 @@ def _node(node: OpenNode, gpu_type: str) -> Node:
         node.name, gpu_type, tuple(range(node.gpus)), PLENTY, PLENTY, price,
         pricing="node" if node.nano_per_hour else "paid",
     )  # fmt: skip
-
-
-def _service(
-    sharer: Sharer, promise: WorkloadPromise, variant: str, allowed: tuple[str, ...], measured: MeasuredLoads
-) -> Service:
-    return Service(
-        name=str(sharer.workload),
-        tenant=sharer.workload.namespace,
-        model=promise.model,
-        variants=(variant,),
-        slo_ms=promise.slo["latencyMs"],
-        percentile=promise.slo["percentile"],
-        rate_per_second=peak_rate(measured.workloads[sharer.workload]),
-        gpu_types=allowed,
-        min_instances=sharer.least,
-        availability=Availability("node") if sharer.is_apart else ANYWHERE,
-    )

@@ -51,7 +51,7 @@ def _losses(kind: AlikeNodes, found: Arrangement) -> Iterator[dict[WorkloadName,
                 rest.give(node, slots)
                 if key[0] in beside:
                     beside[key[0]][node] -= 1
-        for name, replica in sorted(going, key=lambda key: (-_size(asks[key]), key)):
+        for name, replica in sorted(going, key=lambda key: (-sum(sum(slots.values()) for _, slots in asks[key]), key)):
             rules = kind.rules[name]
             if rules.serving and _restarts(rest, asks[name, replica], beside.get(name, Counter()), rules):
                 counts[name] += 1
@@ -73,10 +73,6 @@ def _ask(
             for node in nodes:
                 standing[node].append((name, replica))
     return asks, standing
-
-
-def _size(pods: Sequence[tuple[str, Slots]]) -> int:
-    return sum(sum(slots.values()) for _, slots in pods)
 
 
 def _restarts(room: NodeRoom, pods: Sequence[tuple[str, Slots]], on_node: Counter[str], rules: ReplicaRules) -> bool:

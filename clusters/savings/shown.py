@@ -140,7 +140,12 @@ class ShownSoFar:
         return sum(self._series.rates_per_second[step] or 0.0 for step in steps) * self._step_seconds
 
     def _keep_sound(self, window: ShownRate) -> None:
-        is_sound = not any(_contradicts(missed, window) for _, missed in self._bad)
+        is_sound = not any(
+            missed.replicas >= window.replicas
+            and missed.rate_per_second <= window.rate_per_second
+            and window.covers(missed.input_tokens, missed.output_tokens)
+            for _, missed in self._bad
+        )
         if is_sound and _keep_extremes(self._best, window, worst=False):
             self._sound = None
 
@@ -174,14 +179,6 @@ def _window(series: WorkloadSeries, steps: range, *, is_kept: bool) -> Iterator[
         ends.append((min(known) if is_kept else max(known)) if known else None)
     rate = min(rates) if is_kept else sum(rates) / len(rates)
     yield ShownRate(rate, max(ready) if is_kept else min(ready), ends[0], ends[1], steps[0])
-
-
-def _contradicts(missed: ShownRate, shown: ShownRate) -> bool:
-    return (
-        missed.replicas >= shown.replicas
-        and missed.rate_per_second <= shown.rate_per_second
-        and shown.covers(missed.input_tokens, missed.output_tokens)
-    )
 
 
 def _keep_extremes(front: _Front, window: ShownRate, *, worst: bool) -> bool:

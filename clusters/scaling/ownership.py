@@ -67,7 +67,7 @@ def read_writers(item: KubeObject) -> list[FieldWriter]:
 def find_owner(item: KubeObject, kind: str, objects: ClusterObjects) -> str:
     """Returns the sentence on what sets the replicas now and will again; empty if nobody does."""
     tests: tuple[Callable[[], str], ...] = (
-        lambda: _say_deleted(item),
+        lambda: "it is being deleted" if read_text(item, "metadata", "deletionTimestamp") else "",
         lambda: _say_made(item),
         lambda: _say_scaled(item, kind, objects),
         lambda: _say_queued(item, kind),
@@ -99,10 +99,6 @@ def find_recent_change(item: KubeObject, now: datetime, sighting: Sighting | Non
                 f"so nothing is written until {since + QUIET:%H:%M:%S}"
             )
     return ""
-
-
-def _say_deleted(item: KubeObject) -> str:
-    return "it is being deleted" if read_text(item, "metadata", "deletionTimestamp") else ""
 
 
 def _say_made(item: KubeObject) -> str:

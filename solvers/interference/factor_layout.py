@@ -83,10 +83,6 @@ class Conditions:
     strangers: Floats  # how many neighbours were never measured, by level
 
 
-def _place(levels: Sequence[int], sm_percent: int) -> float:
-    return float(np.interp(sm_percent, levels, np.arange(len(levels))))
-
-
 def conditions(layout: FactorLayout, runs: Sequence[tuple[str, int, Sequence[tuple[str, int]]]]) -> Conditions:
     """Returns the arrays of (model, SM%, neighbours) in this layout; flat beyond the levels measured."""
     index = {model: at for at, model in enumerate(layout.models)}
@@ -98,7 +94,7 @@ def conditions(layout: FactorLayout, runs: Sequence[tuple[str, int, Sequence[tup
     for row, (_, percent, neighbours) in enumerate(runs):
         for each in (percent, *(sm_percent for _, sm_percent in neighbours)):
             if each not in places:
-                places[each] = _place(layout.levels, each)
+                places[each] = float(np.interp(each, layout.levels, np.arange(len(layout.levels))))
         level[row] = places[percent]
         for neighbour, sm_percent in neighbours:
             low = int(places[sm_percent])

@@ -247,12 +247,8 @@ def server_arguments(server: HaproxyServer, backend: str) -> str:
     return (
         f"{host}:{server.port} weight {server.weight} maxconn {server.most_open} maxqueue 512 "
         "check inter 2s fastinter 200ms downinter 500ms fall 2 rise 1"
-        + (f" id {crc32(server.name.encode()) % 2**31 or 1}" if _goes_by_prefix(backend) else "")
+        + (f" id {crc32(server.name.encode()) % 2**31 or 1}" if balance_of(int(backend[3:])) is Balance.PREFIX else "")
     )
-
-
-def _goes_by_prefix(backend: str) -> bool:
-    return balance_of(int(backend[3:])) is Balance.PREFIX
 
 
 def render_limit(limit: ServiceLimit) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 
 from app.control.measure import metrics
 from app.http import tracing
@@ -17,7 +17,7 @@ _collected: list[tracing.Tracing] = []  # at most a single tracer: a planner is 
 def phase(name: str) -> Iterator[None]:
     """Times a phase of a cycle; `cycle` is the whole cycle, and contains the other phases."""
     began = time.perf_counter()
-    with _span(name):
+    with _collected[0].part(name) if _collected else nullcontext():
         try:
             yield
         finally:
@@ -42,7 +42,3 @@ def close() -> None:
     """Sends the remaining spans."""
     while _collected:
         _collected.pop().close()
-
-
-def _span(name: str) -> AbstractContextManager[object]:
-    return _collected[0].part(name) if _collected else nullcontext()

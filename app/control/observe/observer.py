@@ -164,7 +164,15 @@ class Observer:
         """Takes the new assignments; returns every declared object."""
         for node, version, body in reading.assignments:
             assignment = msgspec.json.decode(body, type=Assignment)
-            self._assigned[node] = content_of(assignment)
+            self._assigned[node] = NodeDesired(
+                assignment.instances,
+                assignment.gpus,
+                assignment.handover,
+                assignment.handover_seconds,
+                int(assignment.clients_per_gpu),
+                int(assignment.same_model_per_gpu),
+                assignment.swapped,
+            )
             self._generations[node] = assignment.generation
             self._assigned_version = max(self._assigned_version, version)
         return self._world.read_at(connection, reading.object_version, reading.object_floor)
@@ -225,19 +233,6 @@ class Observer:
 def _held_nodes(plan: PlanInForce | None) -> Sequence[str]:
     """Returns the silent nodes that do not count as lost yet, as many went silent at once."""
     return tuple(plan.progress.get("held_nodes", ())) if plan else ()
-
-
-def content_of(assignment: Assignment) -> NodeDesired:
-    """Returns an assignment's content, without its version, epoch and generation."""
-    return NodeDesired(
-        assignment.instances,
-        assignment.gpus,
-        assignment.handover,
-        assignment.handover_seconds,
-        int(assignment.clients_per_gpu),
-        int(assignment.same_model_per_gpu),
-        assignment.swapped,
-    )
 
 
 def instance_statuses(detail: NodeDetail, generation: int) -> dict[str, InstanceStatus]:

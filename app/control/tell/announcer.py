@@ -130,7 +130,7 @@ class Announcer:
         nodes = find_empty_nodes(outcome.question.problem, outcome.plan)
         is_same = set(nodes) == before.idle.keys()
         empty = {node: before.idle[node] for node in nodes} if is_same else idle_nodes.keep(connection, nodes)
-        free = find_releasable(outcome.question.problem, empty, _idle_minutes(outcome.snapshot))
+        free = find_releasable(outcome.question.problem, empty, planner_policy(outcome.snapshot.declared).idle_minutes)
         held = held_per_hour(outcome.snapshot, before.held)
         money = encode_money(free, announced.rent, held)
         if money != before.money:
@@ -188,10 +188,6 @@ def encode_money(free: Sequence[Releasable], rent: Addition | None, held_per_hou
             "inPart": list(rent.in_part), "leaves": list(rent.leaves), "message": rent.words,
         }  # fmt: skip
     return found
-
-
-def _idle_minutes(snapshot: Snapshot) -> float:
-    return planner_policy(snapshot.declared).idle_minutes
 
 
 def _job_statuses(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, ObjectStatus]:

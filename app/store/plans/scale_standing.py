@@ -28,15 +28,10 @@ def differs_from(newest: ScalePlan, drafts: Sequence[ScaleDraft], writing: Seque
         if row.state is ScaleState.WRITING:
             continue
         if row.state is ScaleState.WRITTEN:
-            row = _note_written(row)
+            row = replace(row, replicas=row.wanted, state=ScaleState.STEADY)
         if not _is_same(row, _complete(draft, row, in_doubt.get(draft.target))):
             return True
     return False
-
-
-def _note_written(row: ScaleRow) -> ScaleRow:
-    """Returns the row as the cluster stands after its write."""
-    return replace(row, replicas=row.wanted, state=ScaleState.STEADY)
 
 
 def _is_same(row: ScaleRow, draft: ScaleDraft) -> bool:

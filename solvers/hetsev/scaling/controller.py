@@ -26,11 +26,6 @@ class ScalingWatch:
     spare_since: float | None = None
 
 
-def is_saturated(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> bool:
-    """Returns whether the load exceeds this share of what the instances can serve, by more than rounding."""
-    return greedy.capacity(problem, counts) * saturation * (1 + greedy.EXACTLY) < problem.arrivals_per_second
-
-
 Starting = Callable[[ScalingProblem, dict[str, int], float], Actions]
 """Chooses what to start so that the load is within a saturation: problem, counts by type, saturation."""
 
@@ -54,7 +49,7 @@ def decide(
     it is back under it. Scale in: when an instance was spare for the whole cool-down, stop the dearest such instance
     and restart the cool-down. A running instance is never replaced by one of a cheaper type."""
     counts = {kind.name: kind.running for kind in problem.types}
-    if is_saturated(problem, counts, rules.saturation):
+    if greedy.capacity(problem, counts) * rules.saturation * (1 + greedy.EXACTLY) < problem.arrivals_per_second:
         since = now_seconds if watch.over_since is None else watch.over_since
         if now_seconds - since < rules.held_seconds:
             return {}, ScalingWatch(over_since=since)

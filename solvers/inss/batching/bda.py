@@ -26,7 +26,7 @@ class Decided:
 
 def bda(problem: BatchingProblem) -> Decided:
     """Follows the text. For one model alone it is exact if latency, throughput and memory grow with the batch."""
-    decided = _start(problem)
+    decided = Decided({model.name: model.batch for model in problem.models}, {})
     for model in problem.models:
         decided.found[model.name] = False
         low, high = 1, len(model.options)
@@ -34,7 +34,7 @@ def bda(problem: BatchingProblem) -> Decided:
             middle = (low + high) // 2
             if _is_too_large(problem, model, middle, decided.batches):
                 high = middle - 1
-            elif _is_too_slow(model, middle):
+            elif model.at(middle).throughput_per_second < model.rate_per_second:
                 low = middle + 1
             else:
                 decided.batches[model.name] = middle
@@ -45,18 +45,9 @@ def bda(problem: BatchingProblem) -> Decided:
     return decided
 
 
-def _start(problem: BatchingProblem) -> Decided:
-    return Decided({model.name: model.batch for model in problem.models}, {})
-
-
 def _is_too_large(problem: BatchingProblem, model: BatchedModel, batch: int, batches: dict[str, int]) -> bool:
     """Checks (4a), with the other models' batches as decided so far, and (4b)."""
     memory_gib = 0.0
     for other in problem.models:
         memory_gib += other.at(batch if other is model else batches[other.name]).memory_gib
     return memory_gib > problem.memory_gib or model.at(batch).task_latency_ms > model.slo_ms
-
-
-def _is_too_slow(model: BatchedModel, batch: int) -> bool:
-    """Checks (4c)."""
-    return model.at(batch).throughput_per_second < model.rate_per_second

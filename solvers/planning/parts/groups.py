@@ -57,7 +57,7 @@ class Grouping:
         """
         least = least_groups(service)
         domains = self._domains(service, usable, least)
-        firm = {at: _firm(nodes) for at, nodes in domains.items()}
+        firm = {at: [node for node in nodes if node.purchase != SPOT] for at, nodes in domains.items()}
         runs = {line.node for line in self.running if line.service == service.name}
         best: list[tuple[Domain, Group, float]] = []
         best_shares: list[float] = []
@@ -134,7 +134,3 @@ def _shares(service: Service, count: int) -> Iterator[list[float]]:
     spot = service.availability.max_spot_share
     if service.availability.survive_nodes and count > 1 and 0 < spot < 1 / count:
         yield [spot] + [(1 - spot) / (count - 1)] * (count - 1)
-
-
-def _firm(nodes: Group) -> Group:
-    return [node for node in nodes if node.purchase != SPOT]

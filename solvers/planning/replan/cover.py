@@ -144,7 +144,7 @@ def _empty_half(d: RunningBoard, services: list[int], prices: Floats) -> list[in
 
 def _cover(d: RunningBoard, order: list[int], need: Floats, prices: Floats) -> None:
     """Meets `need` on GPUs in use while that is worth their SMs, on new GPUs, then wherever there is room at all."""
-    least = _least_sm(d)
+    least = max(1, int(d.x.least_sm.min(initial=101)))
     d.doubt()
     order = [service for service in order if need[service] > 0]
     for part, worst in ((IDLE_SM_SHARE, GOOD_SHARE), (0.0, 0.0)):
@@ -240,8 +240,3 @@ def _fill(d: RunningBoard, need: Floats, wanted: Floats, prices: Floats, worst: 
         for service, cap in zip(d.w.offer_service[d.b.offer[gpu, :count]], d.b.cap[gpu, :count], strict=True):
             need[service] = max(0.0, need[service] - cap)
     need[need <= CLOSE_SHARE * d.w.rate] = 0.0
-
-
-def _least_sm(d: RunningBoard) -> int:
-    """Returns the least SM% of any profile."""
-    return max(1, int(d.x.least_sm.min(initial=101)))

@@ -148,7 +148,7 @@ def _repair(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> 
     broken = seat(d, lines)
     missing = {s: _missing(d, s) for s in range(len(t.services))}
     changing = broken | {s for s, rest in missing.items() if abs(rest) > NONE_UNSERVED_SHARE * t.rate[s]}
-    changing |= {s for s in missing if d.homes[s] and _count(d, s) < t.min_instances[s]}
+    changing |= {s for s in missing if d.homes[s] and sum(d.homes[s].values()) < t.min_instances[s]}
     left_out = sum(map(len, d.lines)) < len(lines)
     d.forget()
     rests: dict[int, float] = {}
@@ -173,10 +173,6 @@ def _repair(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> 
 def _missing(d: RunningBoard, service: int) -> float:
     gpus, slots = d.seats(service)
     return float(d.t.rate[service] - d.x.rate[gpus, slots].sum())
-
-
-def _count(d: RunningBoard, service: int) -> int:
-    return sum(d.homes[service].values())
 
 
 def _stir_mistimed(d: RunningBoard) -> None:

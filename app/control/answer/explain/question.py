@@ -26,7 +26,6 @@ from app.control.answer.explain.wire import (
     InstanceExplanationWire,
     JobExplanationWire,
     Missing,
-    ProfileUncertaintyWire,
     ProfilingWorthWire,
     UnservedWhyWire,
 )
@@ -111,15 +110,11 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> E
         if why.missing
         else None,
         "shapes": [_instance(shape) for shape in why.shapes],
-        "uncertainty": _uncertainty(uncertain),
-    }
-
-
-def _uncertainty(why: UncertaintyWhy) -> ProfileUncertaintyWire:
-    return {
-        "couldSavePerHour": why.could_save_per_hour,
-        "worthProfiling": why.is_worth_profiling,
-        "spreads": list(why.spreads),
+        "uncertainty": {
+            "couldSavePerHour": uncertain.could_save_per_hour,
+            "worthProfiling": uncertain.is_worth_profiling,
+            "spreads": list(uncertain.spreads),
+        },
     }
 
 

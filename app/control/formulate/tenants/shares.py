@@ -78,7 +78,7 @@ def find_entitled_limits(
     cut = {
         tenant
         for tenant, share in shares.items()
-        if share < _sum_demand(tenant, terms, demands) * (1 - TOLERANCE_SHARE)
+        if share < _cap_need(sum(demands[tenant].values()), terms.get(tenant)) * (1 - TOLERANCE_SHARE)
     }
     capped = {
         tenant: _entitlement(used.get(tenant, 0.0), shares[tenant], terms.get(tenant, TenantTerms())) for tenant in cut
@@ -93,10 +93,6 @@ def find_entitled_limits(
 def _entitlement(has: float, share: float, terms: TenantTerms) -> float:
     """Returns what a tenant has, if that is close to its share and no less than its guarantee; else its share."""
     return has if abs(has - share) <= BAND_SHARE * share and has >= min(share, terms.guarantee_gpus) else share
-
-
-def _sum_demand(tenant: str, terms: Mapping[str, TenantTerms], demands: Mapping[str, Mapping[int, float]]) -> float:
-    return _cap_need(sum(demands[tenant].values()), terms.get(tenant))
 
 
 def _cap_need(need: float, terms: TenantTerms | None) -> float:

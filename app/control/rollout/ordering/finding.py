@@ -107,7 +107,7 @@ def _stuck(goal: Desired, rehearsal: Rehearsal, rules: RolloutRules, all_of_it: 
     others: dict[str, str] = {}
     for waiting in rehearsal.waiting:
         change = todo.get(waiting.instance)
-        found = _alone(change, scene) if change else None
+        found = scene.room_for(change) if change and change.takes_room else None
         if found:
             lacking.setdefault(waiting.owner, []).append(found)
         else:
@@ -123,10 +123,6 @@ def _stuck(goal: Desired, rehearsal: Rehearsal, rules: RolloutRules, all_of_it: 
             if owner not in lacking
         ]
     return held
-
-
-def _alone(change: InstanceChange, scene: Scene) -> Shortfall | None:
-    return scene.room_for(change) if change.takes_room else None
 
 
 def _held(owner: str, lacks: Shortfall) -> HeldBackChange:
