@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
+from operator import itemgetter
 from typing import Annotated, Literal, TypedDict
 
 from fastapi import Query
@@ -10,12 +12,11 @@ from pydantic import BaseModel, Field
 
 from app.access import AccessVerb, Noun, require
 from app.api.pages import NEWEST, cut_page, mark_of
-from app.api.replies import Reply, TypedRouter
+from app.api.replies import Reply, TypedRouter, write_row
 from app.api.requests import Ctx, Who, answer
 from app.manifests.model import Free
 from app.store.world import audit
-from app.store.world.audit import AuditFilter, AuditRow
-from app.store.world.objects import rfc3339
+from app.store.world.audit import AuditFilter
 from app.wire import MomentText, PageMetadataWire
 
 router = TypedRouter(prefix="/api/v1/audit", tags=["audit"])
@@ -68,24 +69,5 @@ def list_audit(ctx: Ctx, who: Who, query: Annotated[AuditQuery, Query()]) -> Rep
     before = mark_of(query.cursor, NEWEST)
     wanted = AuditFilter(**query.model_dump(exclude={"limit", "cursor"}))
     rows = ctx.database.read(lambda connection: audit.page(connection, before, query.limit + 1, wanted))
-    metadata, items = cut_page(rows, query.limit, lambda row: row["id"], _wire)
+    metadata, items = cut_page(rows, query.limit, itemgetter("id"), partial(write_row, AuditEntryWire))
     return answer({"kind": "AuditList", "metadata": metadata, "items": items})
-
-
-def _wire(row: AuditRow) -> AuditEntryWire:
-    return {
-        "id": row["id"],
-        "at": rfc3339(row["at"]),
-        "requestId": row["request_id"],
-        "principal": row["principal"],
-        "scope": row["scope"],
-        "principalTenant": row["principal_tenant"] or None,
-        "verb": row["verb"],
-        "outcome": row["outcome"],
-        "kind": row["kind"],
-        "tenant": row["tenant"] or None,
-        "name": row["name"],
-        "detail": row["detail"] or None,
-        "before": row["before"],
-        "after": row["after"],
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Literal, TypedDict
 
@@ -12,14 +13,13 @@ from pydantic import BaseModel, Field
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import cursors
 from app.api.pages import cut_page
-from app.api.replies import Reply, TypedRouter
+from app.api.replies import Reply, TypedRouter, write_row
 from app.api.requests import Ctx, Who, answer
 from app.control.domain.events import Reason
 from app.manifests.faults import escape, nearest
 from app.problem import HttpProblem
 from app.store.world import events
-from app.store.world.events import EventFilter, RecordedEvent
-from app.store.world.objects import rfc3339
+from app.store.world.events import EventFilter
 from app.wire import MomentText, PageMetadataWire, Severity
 
 router = TypedRouter(prefix="/api/v1/events", tags=["events"])
@@ -83,7 +83,7 @@ def list_events(ctx: Ctx, who: Who, query: Annotated[EventQuery, Query()]) -> Re
         generation=query.generation,
     )
     rows = ctx.database.read(lambda connection: events.recent(connection, wanted, limit + 1))
-    metadata, items = cut_page(rows, limit, attrgetter("id"), _wire)
+    metadata, items = cut_page(rows, limit, attrgetter("id"), partial(write_row, EventWire))
     return answer({"kind": "EventList", "metadata": metadata, "items": items})
 
 
@@ -93,19 +93,3 @@ def _refuse_unknown(parameter: str, given: list[str], known: list[str]) -> None:
             meant = nearest(word, known)
             hint = f"; did you mean {meant}?" if meant else ""
             raise HttpProblem("bad-request", f"{parameter} {escape(word)!r} is not known{hint}")
-
-
-def _wire(row: RecordedEvent) -> EventWire:
-    return {
-        "id": row.id,
-        "at": rfc3339(row.at),
-        "lastAt": rfc3339(row.last_at),
-        "times": row.times,
-        "reason": row.reason,
-        "severity": row.severity,
-        "kind": row.kind or None,
-        "tenant": row.tenant or None,
-        "name": row.name or None,
-        "message": row.message,
-        "generation": row.generation,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Literal, TypedDict
 
@@ -14,14 +15,12 @@ from app import tokens as secrets
 from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.pages import Cursor, Limit, cut_page, mark_of
-from app.api.replies import Reply, TypedRouter
+from app.api.replies import Reply, TypedRouter, write_row
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
 from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
 from app.store.access import tokens
-from app.store.access.tokens import TokenRow
 from app.store.world import audit, events
-from app.store.world.objects import rfc3339
 from app.wire import MomentText, PageMetadataWire, Secret
 
 router = TypedRouter(prefix="/api/v1", tags=["tokens"])
@@ -105,10 +104,10 @@ def create_token(
                 expires_in_seconds=wanted.expires_in_seconds,
             ),
         )
-        audit.record(connection, [by.entry("create", Noun.TOKEN, name=row.id, after=_wire(row))])
+        audit.record(connection, [by.entry("create", Noun.TOKEN, name=row.id, after=write_row(TokenWire, row))])
         message = f"token {row.id} of scope {row.scope} was created"
         events.record(connection, [event_of(Reason.TOKEN_CREATED, message, kind=Noun.TOKEN, name=row.id)])
-        return answer({**_wire(row), "token": new.text}, 201)
+        return answer({**write_row(TokenWire, row), "token": new.text}, 201)
 
     return write_once(request, raw, create)
 
@@ -123,7 +122,7 @@ def list_tokens(
     require(who, Noun.TOKEN, AccessVerb.READ)
     after = mark_of(cursor, "")
     rows = ctx.database.read(lambda connection: tokens.page(connection, after, limit + 1))
-    metadata, items = cut_page(rows, limit, attrgetter("id"), _wire)
+    metadata, items = cut_page(rows, limit, attrgetter("id"), partial(write_row, TokenWire))
     return answer({"kind": "TokenList", "metadata": metadata, "items": items})
 
 
@@ -142,27 +141,11 @@ def revoke_token(
         row = tokens.revoke(connection, token_id)
         if row is None:
             raise HttpProblem("not-found", f"there is no token {token_id}")
-        audit.record(connection, [by.entry("revoke", Noun.TOKEN, name=row.id, after=_wire(row))])
+        audit.record(connection, [by.entry("revoke", Noun.TOKEN, name=row.id, after=write_row(TokenWire, row))])
         message = f"token {row.id} of scope {row.scope} was revoked"
         events.record(connection, [event_of(Reason.TOKEN_REVOKED, message, kind=Noun.TOKEN, name=row.id)])
-        return answer(_wire(row))
+        return answer(write_row(TokenWire, row))
 
     response = write_once(request, b"", revoke)
     ctx.authenticator.forget(token_id)
     return response
-
-
-def _wire(row: TokenRow) -> TokenWire:
-    return {
-        "id": row.id,
-        "scope": row.scope,
-        "tenant": row.tenant or None,
-        "node": row.node or None,
-        "gateway": row.gateway or None,
-        "label": row.label,
-        "createdBy": row.created_by,
-        "createdAt": rfc3339(row.created_at),
-        "expiresAt": rfc3339(row.expires_at) if row.expires_at else None,
-        "revokedAt": rfc3339(row.revoked_at) if row.revoked_at else None,
-        "lastUsedAt": rfc3339(row.last_used_at) if row.last_used_at else None,
-    }

@@ -13,7 +13,7 @@ from app import tokens as secrets
 from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.pages import Cursor, Limit, cut_page, mark_of
-from app.api.replies import Reply, TypedRouter
+from app.api.replies import Reply, TypedRouter, write_row
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
 from app.api.tokens import Label, Wire
 from app.control.domain.events import Reason, event_of
@@ -131,13 +131,4 @@ def revoke_join_token(
 
 
 def _wire(row: ListedJoinToken) -> JoinTokenWire:
-    return {
-        "id": row.id,
-        "node": row.node or None,
-        "createdBy": row.created_by,
-        "createdAt": rfc3339(row.created_at),
-        "expiresAt": rfc3339(row.expires_at),
-        "state": "used" if row.used_at else "expired" if row.expired else "valid",
-        "usedAt": rfc3339(row.used_at) if row.used_at else None,
-        "usedBy": row.used_by or None,
-    }
+    return write_row(JoinTokenWire, row, state="used" if row.used_at else "expired" if row.expired else "valid")

@@ -14,7 +14,7 @@ from app.api import requests
 from app.api.answers.solvers import call_solvers
 from app.api.campaigns.campaign_requests import CampaignBody, campaign_draft
 from app.api.objects import Name
-from app.api.replies import Reply, TypedRouter, takes
+from app.api.replies import Reply, TypedRouter, takes, write_row
 from app.api.requests import By, Ctx, NoBody, Who, answer, context, write_once
 from app.campaigns import guard
 from app.campaigns.ending import finish
@@ -24,7 +24,6 @@ from app.problem import HttpProblem
 from app.store.fleet import campaigns
 from app.store.fleet.campaigns import Campaign, SettingFailure
 from app.store.world import audit, events, objects
-from app.store.world.objects import rfc3339
 from app.store.world.slos import list_unserved
 from app.wire import MomentText
 
@@ -191,29 +190,16 @@ def _existing(connection: Connection, name: str, *, lock: bool = False) -> Campa
 def _head(campaign: Campaign) -> CampaignWire:
     """Returns a campaign without its measurements."""
     settings = campaign.request.settings
-    return {
-        "id": campaign.id,
-        "node": campaign.node,
-        "gpu": campaign.gpu,
-        "gpuType": campaign.gpu_type,
-        "model": campaign.model,
-        "variant": campaign.variant,
-        "state": campaign.state,
-        "reason": campaign.reason or None,
-        "message": campaign.message or None,
-        "accuracy": campaign.request.accuracy,
-        "most": _most(campaign),
-        "measured": campaign.measured,
-        "batches": sorted({setting.batch for setting in settings}),
-        "smPercents": sorted({setting.sm_percent for setting in settings}),
-        "neighbours": campaign.names[1:],
-        "clocksMhz": sorted({setting.clock_mhz for setting in settings}),
-        "failures": campaign.failures,
-        "askedBy": campaign.asked_by,
-        "askedAt": rfc3339(campaign.asked_at),
-        "beganAt": rfc3339(campaign.began_at) if campaign.began_at else None,
-        "endedAt": rfc3339(campaign.ended_at) if campaign.ended_at else None,
-    }
+    return write_row(
+        CampaignWire,
+        campaign,
+        accuracy=campaign.request.accuracy,
+        most=_most(campaign),
+        batches=sorted({setting.batch for setting in settings}),
+        smPercents=sorted({setting.sm_percent for setting in settings}),
+        neighbours=campaign.names[1:],
+        clocksMhz=sorted({setting.clock_mhz for setting in settings}),
+    )
 
 
 def _most(campaign: Campaign) -> int:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, NotRequired, TypedDict
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, require
+from app.api.replies import write_row
 from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
 from app.store.plans import scale_pause, scale_plans
@@ -196,24 +197,5 @@ def plan_wire(plan: ScalePlan, names: Sequence[str] | None = None, namespace: st
 
 
 def _row_wire(row: ScaleRow) -> ScaledWorkloadWire:
-    return {
-        "namespace": row.target.namespace,
-        "kind": row.target.kind,
-        "name": row.target.name,
-        "service": row.service,
-        "mode": row.mode,
-        "replicas": row.replicas,
-        "wanted": row.wanted,
-        "why": row.why,
-        "hold": row.hold,
-        "state": row.state,
-        "since": row.since,
-        "decidedBy": row.decided_by or None,
-        "decidedAt": rfc3339(row.decided_at) if row.decided_at else None,
-        "resourceVersion": row.resource_version or None,
-        "writtenAt": rfc3339(row.written_at) if row.written_at else None,
-        "settledAt": rfc3339(row.settled_at) if row.settled_at else None,
-        "outcome": row.outcome,
-        "tries": row.tries,
-        "retryAt": rfc3339(row.retry_at) if row.retry_at else None,
-    }
+    target = row.target
+    return write_row(ScaledWorkloadWire, row, namespace=target.namespace, kind=target.kind, name=target.name)
