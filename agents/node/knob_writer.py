@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import NodeDrivers
-from agents.seams.device import DeviceError, Trouble
+from agents.seams.device import Applied, DeviceError, Trouble
 from agents.templates import Filled
 
 RETRY_SECONDS = 10.0  # after a knob could not be set
@@ -39,23 +40,11 @@ class KnobWriter:
 
     def set_clock(self, gpu: str, mhz: int | None, now: float) -> None:
         """Locks the SM clock of a GPU; None releases a clock that we locked."""
-        if self._is_set(self.clocks.get(gpu), mhz, now):
-            return
-        try:
-            applied = self._drivers.device.lock_clock(gpu, mhz)
-            self.clocks[gpu] = KnobState(mhz, applied.applied, now)
-        except DeviceError as error:
-            self.clocks[gpu] = _note_failure("clock", self.clocks.get(gpu), mhz, error, now)
+        self._set("clock", self.clocks, gpu, mhz, lambda: self._drivers.device.lock_clock(gpu, mhz), now)
 
     def set_cap(self, gpu: str, watts: float | None, now: float) -> None:
         """Sets the hardware power limit, the backstop of the power loop; None restores the device's own."""
-        if self._is_set(self.caps.get(gpu), watts, now):
-            return
-        try:
-            applied = self._drivers.device.cap_power(gpu, watts)
-            self.caps[gpu] = KnobState(watts, applied.applied, now)
-        except DeviceError as error:
-            self.caps[gpu] = _note_failure("cap", self.caps.get(gpu), watts, error, now)
+        self._set("cap", self.caps, gpu, watts, lambda: self._drivers.device.cap_power(gpu, watts), now)
 
     def set_batch(self, copy: NodeCopy, filled: Filled, batch: float, timeout_ms: float, now: float) -> None:
         """Limits a copy's batches to `batch`; it was started with the batch planned at that time."""
@@ -82,12 +71,23 @@ class KnobWriter:
 
     def close_door(self, gpu: str, now: float) -> None:
         """Makes a device with copies exclusive to MPS."""
-        if self._is_set(self.doors.get(gpu), 1.0, now):
+        self._set("compute mode", self.doors, gpu, 1.0, lambda: self._drivers.device.exclusive(gpu, True), now)
+
+    def _set(
+        self,
+        what: str,
+        known: dict[str, KnobState],
+        gpu: str,
+        wanted: float | None,
+        write: Callable[[], Applied],
+        now: float,
+    ) -> None:
+        if self._is_set(known.get(gpu), wanted, now):
             return
         try:
-            self.doors[gpu] = KnobState(1.0, self._drivers.device.exclusive(gpu, True).applied, now)
+            known[gpu] = KnobState(wanted, write().applied, now)
         except DeviceError as error:
-            self.doors[gpu] = _note_failure("compute mode", self.doors.get(gpu), 1.0, error, now)
+            known[gpu] = _note_failure(what, known.get(gpu), wanted, error, now)
 
     @staticmethod
     def _is_set(state: KnobState | None, wanted: float | None, now: float, for_good: bool = False) -> bool:

@@ -22,7 +22,7 @@ from agents.admission.metadata import OWN_BRIDGE
 from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.logs import strip_controls, whole_lines
-from agents.templates import Confined, Filled
+from agents.templates import Filled
 
 _COPY, _FOLDER = "gpuwright.copy", "gpuwright.folder"
 _ENGINE_SECONDS = 60.0
@@ -146,78 +146,46 @@ class DockerRuntime:
         if self._opened is not None:
             self._opened.close()
 
-    def _own_config(self, engine: Any, launch: Launch, confined: Confined) -> Any:
-        """Returns the configuration of a user's own image: a network of its own, of which one port is published."""
+    def _config(self, engine: Any, launch: Launch) -> Any:
+        """Returns a container's configuration. A user's own image gets a network of its own, and one port published."""
         from docker.types import DeviceRequest, LogConfig, Ulimit
 
+        confined, argv = launch.filled.confined, launch.filled.argv or ("",)
+        own = set(launch.filled.folders) if confined else set()
         device = DeviceRequest(device_ids=launch.gpu.split(","), capabilities=[["gpu"]])
-        own = set(launch.filled.folders)
+        is_on_host = confined is None or launch.limits.get(_MPS_PIPES) in launch.folders  # MPS: one /dev/shm
+        port = confined.port if confined and launch.port else None
         host = engine.create_host_config(
             binds=[folder if folder in own else _bound(folder) for folder in launch.folders],
             cap_drop=["ALL"],
             device_requests=[device] if launch.gpu and self._gpus else None,
-            init=True,
-            ipc_mode="host" if launch.limits.get(_MPS_PIPES) in launch.folders else "private",  # MPS: one /dev/shm
+            init=True,  # the kernel withholds SIGTERM from a first process that does not handle it
+            ipc_mode="host" if is_on_host else "private",
             log_config=LogConfig(type="json-file", config=_LOG),
-            network_mode=OWN_BRIDGE,
+            network_mode=OWN_BRIDGE if confined else "host",
             oom_score_adj=launch.oom_score,
             pids_limit=_MOST_PIDS,
-            port_bindings={confined.port: (confined.host, launch.port)} if launch.port else None,
-            privileged=False,
+            port_bindings={port: (confined.host, launch.port)} if confined and port else None,
             read_only=True,
             security_opt=["no-new-privileges"],  # and the Engine's own filter of system calls
             tmpfs=_SCRATCH,
             ulimits=[Ulimit(name="core", soft=0, hard=0)],
         )
         marks = {"GPUWRIGHT_COPY": launch.copy, "GPUWRIGHT_FOLDER": self._folder}
-        if launch.gpu and self._gpus:
+        if launch.gpu and (self._gpus or not confined):
             marks["CUDA_VISIBLE_DEVICES"] = launch.gpu
-        environment = dict(launch.filled.environment) | dict(confined.secrets) | marks | dict(launch.limits)
-        return engine.create_container_config(
-            image=launch.filled.image,
-            command=list(launch.filled.argv),
-            environment=environment,
-            host_config=host,
-            labels={_COPY: launch.copy, _FOLDER: self._folder},
-            ports=[confined.port] if launch.port else None,
-            user=f"{confined.user}:{confined.user}" if confined.user is not None else self._user,
-        )
-
-    def _config(self, engine: Any, launch: Launch) -> Any:
-        from docker.types import DeviceRequest, LogConfig, Ulimit
-
-        confined = launch.filled.confined
-        if confined is not None:
-            return self._own_config(engine, launch, confined)
-        device = DeviceRequest(device_ids=launch.gpu.split(","), capabilities=[["gpu"]])
-        host = engine.create_host_config(
-            binds=[_bound(folder) for folder in launch.folders],
-            cap_drop=["ALL"],
-            device_requests=[device] if launch.gpu and self._gpus else None,
-            init=True,  # the kernel withholds SIGTERM from a first process that does not handle it
-            ipc_mode="host",
-            log_config=LogConfig(type="json-file", config=_LOG),
-            network_mode="host",
-            oom_score_adj=launch.oom_score,
-            pids_limit=_MOST_PIDS,
-            read_only=True,
-            security_opt=["no-new-privileges"],
-            tmpfs=_SCRATCH,
-            ulimits=[Ulimit(name="core", soft=0, hard=0)],
-        )
-        argv = launch.filled.argv or ("",)
-        marks = {"GPUWRIGHT_COPY": launch.copy, "GPUWRIGHT_FOLDER": self._folder}
-        if launch.gpu:
-            marks["CUDA_VISIBLE_DEVICES"] = launch.gpu
+        given = dict(launch.filled.environment) | (dict(confined.secrets) if confined else {})
         config = engine.create_container_config(
             image=launch.filled.image,
-            command=list(argv[1:]),
-            environment=_HOME | dict(launch.filled.environment) | marks | dict(launch.limits),
+            command=list(launch.filled.argv if confined else argv[1:]),
+            environment=({} if confined else _HOME) | given | marks | dict(launch.limits),
             host_config=host,
             labels={_COPY: launch.copy, _FOLDER: self._folder},
-            user=self._user,
+            ports=[port] if port else None,
+            user=f"{confined.user}:{confined.user}" if confined and confined.user is not None else self._user,
         )
-        config["Entrypoint"] = [argv[0]]  # the template says what runs, not the image
+        if not confined:
+            config["Entrypoint"] = [argv[0]]  # the template says what runs, not the image
         return config
 
     def _name(self, copy: str) -> str:

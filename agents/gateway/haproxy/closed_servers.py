@@ -6,7 +6,7 @@ HAProxy of Debian 12 deletes that server all the same and may crash as the reque
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from agents.gateway.haproxy.changes import Place
 from agents.gateway.haproxy.parsing import ServerLoad
@@ -15,21 +15,14 @@ WAIT_SECONDS = 3.0
 
 
 class ClosedServers:
-    """Since when closed servers have had no request, by process of HAProxy."""
+    """Since when closed servers of one process of HAProxy have had no request."""
 
     def __init__(self) -> None:
-        self._since: dict[int, dict[Place, float]] = {}
+        self._since: dict[Place, float] = {}
 
-    def note(self, pid: int, loads: Mapping[Place, ServerLoad], now: float) -> list[Place]:
-        """Notes which of the process's closed servers have no request now, and returns those that may be deleted."""
-        known = self._since.get(pid, {})
-        self._since[pid] = {
-            place: known.get(place, now) for place, load in loads.items() if not load.open and not load.queued
+    def note(self, loads: Mapping[Place, ServerLoad], now: float) -> list[Place]:
+        """Notes which closed servers have no request now, and returns those that may be deleted."""
+        self._since = {
+            place: self._since.get(place, now) for place, load in loads.items() if not load.open and not load.queued
         }
-        return [
-            place for place, since in self._since[pid].items() if not loads[place].total or now - since >= WAIT_SECONDS
-        ]
-
-    def forget_gone(self, pids: Collection[int]) -> None:
-        """Forgets processes that have ended."""
-        self._since = {pid: places for pid, places in self._since.items() if pid in pids}
+        return [place for place, since in self._since.items() if not loads[place].total or now - since >= WAIT_SECONDS]

@@ -52,8 +52,7 @@ class Haproxy:
         self.master = master
         self.folder = folder
         self.requests = requests
-        self._queue_guard = QueueGuard()
-        self._closed = ClosedServers()
+        self._known: dict[int, tuple[QueueGuard, ClosedServers]] = {}  # by process
 
     def write(self, desired: Desired) -> None:
         write_files(self.folder, desired, self.requests)
@@ -68,8 +67,7 @@ class Haproxy:
         done: set[int] = set()
         for _ in range(MOST_ROUNDS):
             workers = self.master.workers()
-            for kept in (self._queue_guard, self._closed):
-                kept.forget_gone({worker.pid for worker in workers})
+            self._known = {it.pid: self._known.get(it.pid) or (QueueGuard(), ClosedServers()) for it in workers}
             for worker in workers:
                 if worker.pid in done:
                     continue
@@ -163,27 +161,26 @@ class Haproxy:
         unwanted = changes.list_unwanted(wanted, current)
         loads = self._loads(worker) if unwanted else {}
         closed = {place: loads[place] for place in unwanted if place in loads}
-        deletable = self._closed.note(worker.pid, closed, time.monotonic())
+        deletable = self._known[worker.pid][1].note(closed, time.monotonic())
         return self._run(worker, changes.deleting_commands(deletable))
 
     def _narrow(self, worker: HaproxyProcess, desired: Desired, keys: Mapping[str, str]) -> None:
         """Admits only what is admitted before and after the change, and looks whether anything waits from before."""
-        before = self._map(worker, configuration.KEYS)
-        new = admitting.list_new_keys(before if self._queue_guard.knows(worker.pid) else {}, keys)
+        before, guard = self._map(worker, configuration.KEYS), self._known[worker.pid][0]
+        new = admitting.list_new_keys(before if guard.knows else {}, keys)
         by_backend = {backend_name(desired.slots[service]): found for service, found in new.items()}
-        self._queue_guard.note(worker.pid, by_backend, time.monotonic())
+        guard.note(by_backend, time.monotonic())
         self._set_map(worker, configuration.KEYS, admitting.narrow_keys(before, keys))
-        if self._queue_guard.has(worker.pid):
+        if guard.has_any():
             self._has_slots(worker, 1)  # waits until no thread still decides by the old keys
-            self._queue_guard.settle(worker.pid, self._loads(worker), time.monotonic())
+            guard.settle(self._loads(worker), time.monotonic())
 
     def _hold(
         self, worker: HaproxyProcess, desired: Desired, wanted: Backends, current: changes.ObservedBackends
     ) -> Backends:
         """Returns what is wanted while something may wait that not every copy admits."""
-        if not self._queue_guard.has(worker.pid):
-            return wanted
-        return self._queue_guard.hold(worker.pid, wanted, current, admitting.key_servers(desired))
+        guard = self._known[worker.pid][0]
+        return guard.hold(wanted, current, admitting.key_servers(desired)) if guard.has_any() else wanted
 
     def _knows(self, worker: HaproxyProcess, name: str) -> bool:
         return not self.master.ask(f"show map {self.folder / name}", worker).startswith(changes.NO_MAP)

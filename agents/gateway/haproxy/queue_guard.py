@@ -17,43 +17,36 @@ LONGEST_SECONDS = QUEUE_SECONDS + 1.0
 
 
 class QueueGuard:
-    """The kinds of servers that are new to what may still wait, by process of HAProxy and backend."""
+    """The kinds of servers that are new to what may still wait in one process of HAProxy, by backend."""
 
     def __init__(self) -> None:
-        self._since: dict[int, dict[str, dict[str, float]]] = {}
+        self._since: dict[str, dict[str, float]] = {}
+        self.knows = False  # whether it was noted what is new: else anything may wait
 
-    def knows(self, pid: int) -> bool:
-        """Returns whether it was noted what is new in this process: else anything may wait there."""
-        return pid in self._since
-
-    def note(self, pid: int, kinds: Mapping[str, Collection[str]], now: float) -> None:
+    def note(self, kinds: Mapping[str, Collection[str]], now: float) -> None:
         """Notes the kinds, by their keys, that are new in these backends: what waits there does not count with them."""
-        known = self._since.setdefault(pid, {})
+        self.knows = True
         for backend, keys in kinds.items():
-            known.setdefault(backend, {}).update(dict.fromkeys(keys, now))
+            self._since.setdefault(backend, {}).update(dict.fromkeys(keys, now))
 
-    def settle(self, pid: int, loads: Mapping[tuple[str, str], ServerLoad], now: float) -> None:
-        """Forgets the process's kinds that are new to nothing that waits any more."""
+    def settle(self, loads: Mapping[tuple[str, str], ServerLoad], now: float) -> None:
+        """Forgets the kinds that are new to nothing that waits any more."""
         waiting = {backend for (backend, _), load in loads.items() if load.queued}
         recent = {
             backend: {key: since for key, since in keys.items() if now - since < LONGEST_SECONDS}
-            for backend, keys in self._since.get(pid, {}).items()
+            for backend, keys in self._since.items()
             if backend in waiting
         }
-        self._since[pid] = {backend: keys for backend, keys in recent.items() if keys}
+        self._since = {backend: keys for backend, keys in recent.items() if keys}
 
-    def forget_gone(self, pids: Collection[int]) -> None:
-        """Forgets processes that have ended."""
-        self._since = {pid: backends for pid, backends in self._since.items() if pid in pids}
+    def has_any(self) -> bool:
+        return bool(self._since)
 
-    def has(self, pid: int) -> bool:
-        return bool(self._since.get(pid))
-
-    def hold(self, pid: int, wanted: Backends, current: ObservedBackends, keys: Mapping[str, str]) -> Backends:
+    def hold(self, wanted: Backends, current: ObservedBackends, keys: Mapping[str, str]) -> Backends:
         """Returns what is wanted now: where something waits, servers of a new kind that get no requests yet stay
         drained. `keys` are the kinds of servers by name."""
         held = {}
-        for backend, kinds in self._since.get(pid, {}).items():
+        for backend, kinds in self._since.items():
             if backend in wanted:
                 open_now = {name for name, state in current.get(backend, {}).items() if state.takes_requests}
                 held[backend] = {
