@@ -1,4 +1,4 @@
-"""Lists the objects of a cluster from its API server, by GET alone.
+"""Lists the objects of a cluster from its API server, by GET alone, and keeps of each what somebody reads.
 
 A list that fails leaves the others alone: it is missing from what is returned, with a sentence that says why.
 """
@@ -14,7 +14,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from clusters.addresses import show_message, show_origin
-from clusters.estate import UnknownFigure
+from clusters.estate import OURS, UnknownFigure
 from clusters.kubeconfigs import ClusterUnreachable, connect
 from clusters.objects import (
     KINDS,
@@ -23,12 +23,15 @@ from clusters.objects import (
     KubeResource,
     read_field,
     read_list,
+    read_mapping,
     read_text,
     read_whole,
 )
 from clusters.plugin_tokens import TokenFailed
+from clusters.reading.owners import GROUP_LABEL
+from clusters.reading.requests import asks_by_claim, read_slots, shares_by_annotation
+from clusters.reading.workloads import SCALED
 from clusters.server_dates import read_dates
-from clusters.trimming import trim
 
 PAGE_OBJECTS = 500
 RESTARTS = 3  # of a list whose continuation has expired
@@ -198,3 +201,38 @@ def _read_retry_seconds(response: httpx2.Response, usual: float) -> float:
 
 def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
+
+
+def trim(kind: str, item: KubeObject) -> KubeObject | None:
+    """Returns the object without what nobody reads; None for a pod that can hold no GPU."""
+    if kind == "Pod" and not _may_matter(item):
+        return None
+    metadata = {key: value for key, value in read_mapping(item, "metadata").items() if key != "managedFields"}
+    if kind in SCALED and any(key.startswith(OURS) for key in read_mapping(metadata, "annotations")):
+        metadata["managedFields"] = trim_managers(read_list(item, "metadata", "managedFields"))
+    kept = {**item, "kind": kind, "metadata": metadata}
+    if kind == "Node":
+        kept["status"] = {key: read_field(item, "status", key) for key in ("capacity", "allocatable", "conditions")}
+    if kind == "ReplicaSet" and read_list(metadata, "ownerReferences"):
+        kept.pop("spec", None)  # its Deployment's is read
+    return kept
+
+
+def _may_matter(pod: KubeObject) -> bool:
+    """A leader without GPUs still says to which group its workers belong."""
+    spec = read_mapping(pod, "spec")
+    if read_slots(spec) or asks_by_claim(spec) or shares_by_annotation(pod):
+        return True
+    return bool(read_text(pod, "metadata", "labels", GROUP_LABEL))
+
+
+def trim_managers(entries: list[Any]) -> list[KubeObject]:
+    """Returns who wrote what is declared; of the fields, only whether replicas are among them."""
+    found: list[KubeObject] = []
+    for entry in entries:
+        if not isinstance(entry, dict) or entry.get("subresource") == "status":
+            continue
+        has_replicas = read_field(entry, "fieldsV1", "f:spec", "f:replicas") is not None
+        fields: KubeObject = {"f:spec": {"f:replicas": {}}} if has_replicas else {}
+        found.append({key: value for key, value in entry.items() if key != "fieldsV1"} | {"fieldsV1": fields})
+    return found

@@ -18,7 +18,7 @@ from clusters.metrics.passing_gpus import read_passing_gpus
 from clusters.metrics.prometheus import MetricSample, MetricsSource, PrometheusFailed
 from clusters.metrics.renamed_labels import check_renamed, match_own
 from clusters.metrics.server_metrics import MetricsOfWorkload
-from clusters.metrics.standing_nodes import read_standing_nodes
+from clusters.reading.gpu_nodes import GPU_RESOURCE_LABEL
 
 STEP_SECONDS = 900
 WINDOW = f"{STEP_SECONDS}s"
@@ -260,3 +260,27 @@ def _span(seconds: float) -> str:
     if hours < 1:
         return f"{hours * 60:.0f} minutes"
     return f"{hours / 24:.1f} days" if hours >= 48 else f"{hours:.1f} hours"
+
+
+SEEN = f"kube_node_status_capacity{{{match_own('node')}}}"  # of nodes without GPUs, too
+CAPACITY = f'kube_node_status_capacity{{resource=~"{GPU_RESOURCE_LABEL}",{match_own("node")}}}'
+
+
+def read_standing_nodes(reader: MetricsReader, window: str, every: str) -> dict[str, MeasuredSeries]:
+    """Returns of each node for how much of each step it stood; a step without kube-state-metrics is a gap.
+
+    PrometheusFailed if there is no answer.
+    """
+    found = reader.read_by_label(f"count_over_time((max by (node) ({CAPACITY}) > 0)[{window}:{every}])", "node")
+    seen = reader.read_steps(f"count_over_time((count({SEEN}))[{window}:{every}])")  # how often anything was seen
+    if not seen or seen[-1] is None:
+        check_renamed(reader, "kube_node_status_capacity", "kube-state-metrics", "node")
+    moments = [round(end) for end in reader.ends]
+    return {
+        node: tuple(
+            min(1.0, values.get(moment, 0.0) / times) if times else None
+            for moment, times in zip(moments, seen, strict=True)
+        )
+        for node, values in found.items()
+        if node and seen
+    }

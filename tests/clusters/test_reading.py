@@ -14,6 +14,7 @@ import pytest
 from cli.estate.assessment import Assessment, write_data
 from cli.estate.manifests import write_manifests
 from clusters.amounts import read_amount, read_gib
+from clusters.api_server import trim
 from clusters.bill import draw_bill
 from clusters.estate import ClusterWorkload, Estate, PodSpread, WorkloadName
 from clusters.objects import ClusterObjects, objects_of
@@ -21,7 +22,6 @@ from clusters.price_list import read_examples
 from clusters.promises import find_promises
 from clusters.reading import read_estate
 from clusters.reading.requests import read_slots
-from clusters.trimming import trim
 from tests.clusters import demo
 from tests.clusters.made_up import (
     Item,

@@ -12,8 +12,7 @@ from typing import Any
 
 import pynvml
 
-from agents.devices.nvml.partitions import list_devices
-from agents.devices.nvml.troubles import translate, trouble
+from agents.devices.nvml.troubles import GONE, read_if_reported, translate, trouble
 from agents.devices.nvml.worker import DriverCall, DriverHangs, DriverThread
 from agents.seams.device import DeviceError, Trouble
 
@@ -234,3 +233,34 @@ class Binding:
 def _wait_here(here: threading.Event, may_continue: threading.Event, seconds: float) -> None:
     here.set()
     may_continue.wait(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlDeviceHandle:
+    """A device that models can run on."""
+
+    uuid: str
+    handle: Any
+    gpu_uuid: str = ""  # of the GPU that it is a part of
+    gpu_handle: Any = None
+
+
+def list_devices(index: int) -> tuple[NvmlDeviceHandle, ...]:
+    """Returns what runs models at this index; nothing for a GPU in MIG mode that has not been divided.
+
+    A GPU in MIG mode runs nothing itself. A mode that takes effect only after a reset does not count yet.
+    """
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+    current, _ = read_if_reported(pynvml.nvmlDeviceGetMigMode, handle) or (pynvml.NVML_DEVICE_MIG_DISABLE, 0)
+    if current != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return (NvmlDeviceHandle(uuid, handle),)
+    found = []
+    for number in range(int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))):
+        try:
+            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            found.append(NvmlDeviceHandle(str(pynvml.nvmlDeviceGetUUID(part)), part, uuid, handle))
+        except pynvml.NVMLError as error:
+            if trouble(error) in GONE:
+                raise  # any other: no device has this number
+    return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import msgspec
@@ -29,15 +29,34 @@ from app.control.domain.snapshot import (
 from app.control.jobs import rows as job_rows
 from app.control.observe.nodes import Patience, is_out, node_statuses, reclaim_times
 from app.control.observe.silence import Silence
-from app.control.observe.spending import SpendingCache
 from app.control.observe.world import WorldCache
+from app.manifests.prices import NANO
 from app.nodes.detail import NodeDetail
 from app.store.fleet import planner_reads
 from app.store.fleet.load_news import NO_NEWS, NewsQuestion
 from app.store.fleet.planner_reads import CycleReading, FleetReading, StepReading
+from app.store.money import spending
 from app.store.plans import pieces
 from app.store.plans.plans import PlanInForce
 from solvers.planning.plan import Unserved
+
+REFRESH_INTERVAL = timedelta(minutes=5)  # often enough for monthly budgets
+
+
+@dataclass(slots=True)
+class SpendingCache:
+    """Asks the database at intervals, and remembers the answer."""
+
+    _at: datetime | None = None
+    _spent: Mapping[str, float] = field(default_factory=dict)
+
+    def spent(self, connection: Connection, now: datetime) -> Mapping[str, float]:
+        """Returns the spending by tenant, rounded to cents."""
+        if self._at is None or not timedelta() <= now - self._at < REFRESH_INTERVAL or now.month != self._at.month:
+            self._spent = {tenant: round(nano / NANO, 2) for tenant, nano in spending.this_month(connection).items()}
+            self._at = now
+        return self._spent
+
 
 STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "routing", "ready")  # the best is last
 RISING = ("starting", "verifying", "warming", "routing")  # stages of a copy that is to serve

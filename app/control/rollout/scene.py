@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from app.control.rollout.changes import (
     NOTHING,
     ChangeKind,
     InstanceChange,
+    components,
     has_other_batch,
     job_starts,
     places_taken,
@@ -28,7 +29,6 @@ from app.control.rollout.failing.starts import start_seconds
 from app.control.rollout.room import GpuLimits, shortfall_on
 from app.control.rollout.rules import Canary, Leaving, PendingStep, RolloutRules, RolloutState
 from app.control.rollout.swapped import goes_to_host, make_change
-from app.control.rollout.urgency import urgent
 from solvers.planning.problem import Place
 
 ESTABLISHED = ("verifying", "warming", "routing", "ready")  # stages in which gateways may send requests to a copy
@@ -297,3 +297,17 @@ class Scene:
                 self.canaries[key] = Canary(instance.id, 0.0, change.before)
         for place in change.places:
             self._holding[place].append(instance)
+
+
+def urgent(
+    todo: Sequence[InstanceChange], ledger: CapacityLedger, assigned: Desired, pending: Iterable[str]
+) -> frozenset[str]:
+    """Returns the services that wait without a copy that serves or starts, and all whose changes can block them."""
+    waiting = {change.owner for change in todo if change.takes_room and change.instance.service}
+    starved = {owner for owner in waiting if not ledger.serves(owner)}
+    if not starved:
+        return frozenset()
+    ids = set(pending)
+    starved -= {instance.owner for wanted in assigned.values() for instance in wanted.instances if instance.id in ids}
+    parts = [{change.owner for change in part} for part in components(todo)]
+    return frozenset().union(*(owners for owners in parts if owners & starved))

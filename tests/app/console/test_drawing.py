@@ -13,9 +13,8 @@ import pytest
 from app.api.plans.plan_wire import NOTHING
 from app.console.boxes import HUES, NodeLook, assign_hues, draw, group_by_gpu
 from app.console.data import ConsoleData
-from app.console.events import group_events
 from app.console.fleet import draw_fleet
-from app.console.fleet_page import fleet_values
+from app.console.fleet_page import fleet_values, group_events
 from app.console.frame import PageFrame
 from app.console.money import Money, summarize_money
 from app.console.node_page import describe_node

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.manifests.reader import read
-from app.manifests.units import number_meant
 from app.manifests.validate import validate
+from app.manifests.wording import number_meant
 
 SERVICE = """\
 apiVersion: gpuwright/v1

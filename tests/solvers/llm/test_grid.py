@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solvers.llm.grid import largest, rate_of, step_of
+from solvers.llm.capacity import largest, rate_of, step_of
 
 
 @pytest.mark.parametrize("rise", [0.003, 0.05, 0.8])

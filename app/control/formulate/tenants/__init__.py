@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.contract.assignments import AssignedInstance
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.snapshot import DeclaredObject, Snapshot
+from app.control.domain.specs import gpu_type_of, node_price
 from app.control.formulate.tenants.budget import BudgetAccount, budget_accounts, degrade_services, freeze_limits
 from app.control.formulate.tenants.demand import (
     GpuUsage,
@@ -17,7 +18,6 @@ from app.control.formulate.tenants.demand import (
     sum_use_of_assigned,
     tenant_demands,
 )
-from app.control.formulate.tenants.prices import node_prices
 from app.control.formulate.tenants.shares import fair_shares, find_entitled_limits, max_min_shares
 from app.control.formulate.tenants.terms import TenantTerms, terms_of
 from solvers.planning.problem import Limit, Problem
@@ -91,3 +91,13 @@ def apply_tenant_rules(
         used=used,
         limits=limits,
     )
+
+
+def node_prices(declared: Sequence[DeclaredObject]) -> dict[str, float]:
+    """Returns, by node, the price for its type, region and purchase."""
+    types = {item.name: item.spec for item in declared if item.kind == "GpuType"}
+    return {
+        item.name: node_price(item.spec, types[gpu_type_of(item.spec)])
+        for item in declared
+        if item.kind == "Node" and gpu_type_of(item.spec) in types
+    }

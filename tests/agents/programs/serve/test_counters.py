@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.contract.fields import LATENCY_EDGES_MS
-from agents.programs.serve.counters import EDGES_MS, ServerCounters
+from agents.programs.serve.server import EDGES_MS, ServerCounters
 from agents.talk.scraping import read_served
 
 

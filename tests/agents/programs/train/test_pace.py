@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.programs.train.pace import StepPace, parse_speeds, speed_at
+from agents.programs.train.main import StepPace, parse_speeds, speed_at
 
 
 @pytest.mark.parametrize(("sm_percent", "expected"), [(5, 0.5), (10, 1.0), (30, 3.0), (50, 5.0), (75, 5.5), (100, 6.0)])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.control.observe.spending import SpendingCache
+from app.control.observe.observer import SpendingCache
 from app.store.database import clock
 from tests.app.ledger.town import Ledger, ledger, usage
 
