@@ -192,6 +192,9 @@ class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):
         return owner_name(self.tenant, self.service or self.job)
 
 
+SEQUENCE_BITS = 31
+
+
 class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     """One report of one node: its health, its inventory, and its minute so far."""
 
@@ -219,6 +222,11 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     repartition: Annotated[tuple[GpuIndex, ...], Meta(max_length=1024)] = ()  # the node cannot keep both limits here
     reclaim_at: Moment | None = None  # when the cloud takes the node back, as the node has learned
     paths: PathTable = {}  # of its copies
+
+    @property
+    def ordinal(self) -> int:
+        """One number that orders the reports of a node across restarts of its agent."""
+        return self.incarnation << SEQUENCE_BITS | self.sequence
 
 
 COPY = "copy "  # begins the `what` of a dropped part: a copy without a route

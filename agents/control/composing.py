@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
+
 from agents.contract.reports import Answer, GpuMinute, Inventory, Report
 from agents.host import clocks
 from agents.node.reporting import ReportBody
@@ -46,15 +48,7 @@ def compose_report(
         assignment_version=heading.assignment_version,
         stale_assignments=heading.stale_assignments,
         inventory=inventory,
-        gpus=body.gpus,
-        instances=body.instances,
-        usage=body.usage,
-        copies=body.copies,
-        held_back=body.held_back,
-        excursions=body.excursions,
-        repartition=body.repartition,
-        reclaim_at=body.reclaim_at,
-        paths=body.paths,
+        **msgspec.structs.asdict(body),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -35,8 +34,7 @@ MOST_OF_A_KIND = 4096  # instances, copies in one report
 MOST_USAGE = 1000  # intervals in one report; the server takes more of them later
 
 
-@dataclass(frozen=True, slots=True)
-class ReportBody:
+class ReportBody(msgspec.Struct, frozen=True):
     """A report without its heading."""
 
     gpus: tuple[GpuMinute, ...] = ()
@@ -47,7 +45,7 @@ class ReportBody:
     excursions: tuple[Excursion, ...] = ()
     repartition: tuple[int, ...] = ()
     reclaim_at: datetime | None = None
-    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    paths: dict[str, tuple[str, ...]] = {}
 
 
 def gpu_minute(

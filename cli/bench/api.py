@@ -98,16 +98,16 @@ def body_of(node: str, epoch: int, generation: int) -> Callable[[int], str]:
     return body
 
 
-def measure(order: ApiLoad, say: Say, wrapper: Sequence[str] = ()) -> dict[str, Any]:
+def measure(order: ApiLoad, say: Say) -> dict[str, Any]:
     """Measures a single rate, on a system of its own."""
-    with own_system(say, wrapper, order.servers) as system:
+    with own_system(say, order.servers) as system:
         tokens = declare_nodes(system, order.agents, say)
         return load(system, tokens, order, say)
 
 
 def search(order: ApiLoad, p99_ms: float, say: Say) -> dict[str, Any]:
     """Finds the largest rate, to about 5 %, that answers 99 % within `p99_ms` and fails none."""
-    with own_system(say, servers=order.servers) as system:
+    with own_system(say, order.servers) as system:
         tokens = declare_nodes(system, order.agents, say)
         good: dict[str, Any] | None = None
         low, high = 0.0, 0.0

@@ -74,15 +74,15 @@ class System:
 
 
 @contextmanager
-def own_system(say: Say, wrapper: Sequence[str] = (), servers: int = 1) -> Iterator[System]:
-    """Starts everything in a folder that is deleted afterwards; `wrapper` goes before a server's command."""
+def own_system(say: Say, servers: int = 1) -> Iterator[System]:
+    """Starts everything in a folder that is deleted afterwards."""
     with vanishing_folder("gpuwright-bench-") as folder, ExitStack() as running:
         say(f"starting Postgres and {'a server' if servers == 1 else f'{servers} servers'}")
         postgres = running.enter_context(EmbeddedPostgres(folder, say=say))
         schema.migrate(postgres.url)
         (admin,) = make_tokens(postgres.url, [("admin", "")])
         started = [
-            running.enter_context(_own_server(say, wrapper, postgres.url, folder / f"server-{number}.log"))
+            running.enter_context(_own_server(say, postgres.url, folder / f"server-{number}.log"))
             for number in range(servers)
         ]
         yield System(
@@ -97,12 +97,12 @@ def own_system(say: Say, wrapper: Sequence[str] = (), servers: int = 1) -> Itera
 
 
 @contextmanager
-def _own_server(say: Say, wrapper: Sequence[str], database_url: str, log_path: Path) -> Iterator[tuple[int, int]]:
+def _own_server(say: Say, database_url: str, log_path: Path) -> Iterator[tuple[int, int]]:
     """Yields the port and the process of a server."""
     environment = {**os.environ, "DATABASE_URL": database_url, "GPUWRIGHT_DATABASE_DIRECT": "1"}
     environment |= {"GPUWRIGHT_RATE_PER_SECOND": "100000", "GPUWRIGHT_RATE_BURST": "100000"}
     port = _free_port()
-    command = [*wrapper, sys.executable, "-m", "cli.main", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "cli.main", "serve", "--port", str(port)]
     with log_path.open("ab") as log:
         server = subprocess.Popen(
             bind_command(command), env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from agents.contract.assignments import Assignment
 from agents.contract.reports import Inventory, Report
 from agents.control.assignments import AssignmentVerdict, judge_assignment
@@ -141,15 +143,7 @@ class WholeNode(LightNode):
             assignment_version=self.version,
             stale_assignments=self.stale,
             inventory=None if inventory == self._inventory_sent else inventory,
-            gpus=body.gpus,
-            instances=body.instances,
-            usage=body.usage,
-            copies=body.copies,
-            paths=body.paths,
-            held_back=body.held_back,
-            excursions=body.excursions,
-            repartition=body.repartition,
-            reclaim_at=self.reclaim_at,
+            **{**msgspec.structs.asdict(body), "reclaim_at": self.reclaim_at},
         )
 
     def _seconds(self) -> float:

@@ -50,8 +50,7 @@ NEWEST = statement("newest_plan", "SELECT max(generation) FROM plan")
 CYCLES = statement(
     "newest_cycles",
     """
-    SELECT id, at, epoch, outcome, reason, message, generation FROM cycle
-    WHERE (CAST(:until AS timestamptz) IS NULL OR at <= CAST(:until AS timestamptz)) ORDER BY id DESC LIMIT :limit
+    SELECT id, at, epoch, outcome, reason, message, generation FROM cycle ORDER BY id DESC LIMIT :limit
     """,
 )
 # Each is guarded by the state that it expects: the second of two requests at once, or a late one, is refused.
@@ -138,9 +137,9 @@ def newest(connection: Connection) -> int:
     return int(connection.execute(NEWEST).scalar() or 0)
 
 
-def cycles(connection: Connection, limit: int, until: datetime | None = None) -> list[CycleWire]:
-    """Returns the newest cycles, newest first; those up to `until` if it is given."""
-    rows = connection.execute(CYCLES, {"limit": limit, "until": until})
+def cycles(connection: Connection, limit: int) -> list[CycleWire]:
+    """Returns the newest cycles, newest first."""
+    rows = connection.execute(CYCLES, {"limit": limit})
     return [
         {
             "id": row.id, "at": rfc3339(row.at), "epoch": row.epoch, "outcome": row.outcome, "reason": row.reason,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from agents.contract.fields import MOST_REPORT_BYTES
-from agents.contract.reports import Copy, HeldBack, InstanceMinute, Report, UsageInterval
+from agents.contract.reports import SEQUENCE_BITS, Copy, HeldBack, InstanceMinute, Report, UsageInterval
 from agents.control.agent import Agent
 from agents.control.assignments import begin_incarnation
 from agents.control.join import join
@@ -19,7 +19,6 @@ from agents.keeper.copies import NodeCopy, Stage
 from agents.node.fitting import fit
 from agents.node.state_folder import AgentMemory, Credential, StateFolder
 from agents.talk.link import LinkError
-from app.nodes.report_rows import SEQUENCE_BITS
 from app.store.database.database import Database
 from tests.agents.control.test_agent import SPEC, agent_of, link_of
 from tests.agents.talk.test_copy_client import copy_that, ok
