@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.sharing.needed_gpus import SHARES, KernelGuess, RequestWork, count_gpus, find_service_seconds, find_use
+from clusters.sharing.demand import SHARES, KernelGuess, RequestWork, count_gpus, find_service_seconds, find_use
 
 GUESS = KernelGuess(time_times=1.0, mixture=0.5, batch_base=0.1, batch_slope=0.8, neighbours=1.0)
 WORK = RequestWork(seconds=0.01, sm_share=0.3)

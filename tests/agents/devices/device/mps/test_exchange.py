@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.devices.mps.exchange import LONGEST_ANSWER_BYTES, Printed, TooLate, detach, run
+from agents.devices.mps.program import LONGEST_ANSWER_BYTES, Printed, TooLate, detach, run
 from tests.support.patience import until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
