@@ -18,7 +18,7 @@ from agents.contract.addresses import BadAddress, find_objection, parse_address
 from agents.contract.gateways import LeftOutRoute
 from agents.contract.paths import find_rules
 from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
-from agents.gateway.kinds import AdmittedRules, SourcedRoute, explain_crowding, find_crowding, list_kinds
+from agents.gateway.kinds import MOST_KINDS, TOO_MANY, AdmittedRules, SourcedRoute, find_crowding, list_kinds
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 
 MOST_SOURCES = 4096
@@ -138,7 +138,7 @@ class Desired:
         """Returns what HAProxy has refused, and copies of too many kinds."""
         crowded = self._split_routes()[1]
         found = [(key.source, key.copy, why) for key, why in self.refused.items()]
-        found += [(source, route.copy, explain_crowding(route.service)) for source, route in crowded]
+        found += [(source, route.copy, TOO_MANY.format(route.service, MOST_KINDS)) for source, route in crowded]
         return tuple(
             LeftOutRoute(source.removeprefix(FOLLOWED), copy, why[:MOST_REASON]) for source, copy, why in found
         )

@@ -65,8 +65,3 @@ def list_kinds(
         if not route.drained:
             found.setdefault(route.service, {})[find_kind(source, route)] = None
     return {service: sorted(kinds, key=_ages(known.get(service, ())).__getitem__) for service, kinds in found.items()}
-
-
-def explain_crowding(service: str) -> str:
-    """Returns why a copy gets no requests."""
-    return TOO_MANY.format(service, MOST_KINDS)

@@ -131,8 +131,3 @@ def map_additions(path: str, wanted: Mapping[str, str], current: Mapping[str, st
 def map_removals(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
     """Returns commands that remove services without a slot."""
     return tuple(HaproxyCommand(f"del map {path} {key}") for key in current if key not in wanted)
-
-
-def map_changes(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
-    """Returns commands for a map whose order does not matter."""
-    return map_removals(path, wanted, current) + map_additions(path, wanted, current)

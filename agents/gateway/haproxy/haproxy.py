@@ -194,7 +194,8 @@ class Haproxy:
         wanted = wanted if removes else {**current, **wanted}
         if current == wanted:
             return
-        self._run(worker, changes.map_changes(str(self.folder / name), wanted, current))
+        path = str(self.folder / name)
+        self._run(worker, changes.map_removals(path, wanted, current) + changes.map_additions(path, wanted, current))
         if self._map(worker, name) != wanted:
             raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {self.folder / name}")
 

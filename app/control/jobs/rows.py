@@ -8,7 +8,7 @@ from dataclasses import fields
 import msgspec
 from sqlalchemy import Connection
 
-from app.control.jobs.state import JobPhase, JobState
+from app.control.jobs.state import JobState
 from app.store.plans import job_states
 from app.store.plans.job_states import JobRow
 
@@ -30,20 +30,8 @@ def state_of(row: JobRow) -> JobState:
     """Returns the state that a row stores."""
     detail = row.detail or {}
     values = {name: detail[name] for name in DETAILS if name in detail}
-    return msgspec.convert(
-        {
-            **values,
-            "job": f"{row.tenant}/{row.job}",
-            "phase": JobPhase(row.phase),
-            "since": row.since,
-            "done": row.done,
-            "per_second": row.per_second,
-            "first_started_at": row.first_started_at,
-            "finished_at": row.finished_at,
-            "failures": row.failures,
-        },
-        JobState,
-    )
+    stored = {name: getattr(row, name) for name in COLUMNS if name != "detail"}
+    return msgspec.convert({**values, **stored, "job": f"{row.tenant}/{row.job}"}, JobState)
 
 
 def states_of(stored: Iterable[JobRow]) -> dict[str, JobState]:

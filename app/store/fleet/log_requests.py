@@ -66,7 +66,7 @@ ANSWER = statement(
 ANSWERED = statement(
     "answered_log_requests",
     """
-    SELECT id, node, instance, begins, ends, body, answered_at IS NOT NULL AS is_answered
+    SELECT node, instance, begins, ends, body, answered_at IS NOT NULL AS is_answered
     FROM log_request WHERE id = ANY(CAST(:ids AS text[])) ORDER BY instance
     """,
 )
@@ -165,10 +165,7 @@ def keep(connection: Connection, node: str, text: LogText) -> bool:
 
 def read_answered(connection: Connection, ids: Collection[str]) -> list[LogPart]:
     """Returns the requests with the answers so far."""
-    return [
-        LogPart(row.node, row.instance, row.begins, row.ends, row.body, row.is_answered)
-        for row in connection.execute(ANSWERED, {"ids": sorted(ids)})
-    ]
+    return [LogPart(*row) for row in connection.execute(ANSWERED, {"ids": sorted(ids)})]
 
 
 def remove(connection: Connection, ids: Collection[str]) -> None:

@@ -185,15 +185,7 @@ def read_plan(connection: Connection, generation: int | None = None) -> ScalePla
     if head is None:
         return None
     rows = connection.execute(ROWS, {"generation": head.generation})
-    return ScalePlan(
-        head.generation,
-        head.epoch,
-        head.at,
-        head.confirmed_at,
-        head.read_at,
-        tuple(map(_read_row, rows)),
-        scale_pause.find(connection),
-    )
+    return ScalePlan(*[*head, tuple(map(_read_row, rows)), scale_pause.find(connection)])
 
 
 def find_writing(connection: Connection) -> list[ScaleRow]:

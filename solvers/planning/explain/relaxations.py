@@ -9,7 +9,7 @@ from solvers.planning.explain.applied import RelaxedCase, find_offer, find_whole
 from solvers.planning.explain.meter import SpentError
 from solvers.planning.explain.more_capacity import gpus, min_instances, power_budget, tenant_limit
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, Relaxation, confirm, least_number, propose
-from solvers.planning.explain.rounding import percent, percent_longer, rounded_down, rounded_up
+from solvers.planning.explain.rounding import percent, rounded_down, rounded_up
 
 LONGEST_SLO_FACTOR = 1e3  # times the longest exec of any batch, and times the SLO: an SLO beyond it changes nothing
 PERCENTILES = (99.5, *(float(whole) for whole in range(99, 49, -1)))
@@ -99,7 +99,8 @@ def slo(case: RelaxedCase, below: float) -> Proposal | None:
         return None
     slo_ms = longer(at).terms.service.slo_ms
     share = slo_ms / now - 1
-    return propose("slo", f"slo.latencyMs: {slo_ms:.10g} (now {now:.6g}, {percent_longer(share)})", share, longer(at))
+    by = f"+{percent(share)}" if share < 10 else f"{share + 1:.4g} times"
+    return propose("slo", f"slo.latencyMs: {slo_ms:.10g} (now {now:.6g}, {by})", share, longer(at))
 
 
 def longest_slo_ms(case: RelaxedCase) -> float:

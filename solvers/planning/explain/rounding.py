@@ -21,7 +21,3 @@ def rounded_down(value: float) -> float:
 
 def percent(share: float) -> str:
     return f"{share * 100:.2g} %" if share < 0.1 else f"{share * 100:.0f} %"
-
-
-def percent_longer(share: float) -> str:
-    return f"+{percent(share)}" if share < 10 else f"{share + 1:.4g} times"

@@ -15,7 +15,7 @@ from solvers.learning import Region
 class StoredEvidence(msgspec.Struct, rename="camel", omit_defaults=True):
     """The filters of a correction, as they are stored."""
 
-    stepped_at: datetime | None = None
+    at: datetime | None = msgspec.field(default=None, name="steppedAt")
     since: datetime | None = None
     profile: int = 0
     regions: tuple[Region, ...] = ()
@@ -28,16 +28,7 @@ class StoredEvidence(msgspec.Struct, rename="camel", omit_defaults=True):
 def write_correction(correction: ProfileCorrection, now: datetime) -> CorrectionRow:
     """Returns the row that stores a correction."""
     model, variant, gpu_type = correction.key.split("/")
-    evidence = StoredEvidence(
-        correction.at,
-        correction.since,
-        correction.profile,
-        correction.regions,
-        correction.late,
-        correction.late_at,
-        correction.message,
-        correction.alarm,
-    )
+    evidence = StoredEvidence(**{name: getattr(correction, name) for name in StoredEvidence.__struct_fields__})
     factors = correction.correction
     return CorrectionRow(
         model=model,
@@ -60,12 +51,5 @@ def read_correction(row: CorrectionRow) -> ProfileCorrection:
     return ProfileCorrection(
         key=f"{row.model}/{row.variant}/{row.gpu_type}",
         correction=Correction(latency, row.sensitivity_factor, row.memory_factor, row.power_factor),
-        at=evidence.stepped_at,
-        since=evidence.since,
-        profile=evidence.profile,
-        regions=evidence.regions,
-        late=evidence.late,
-        late_at=evidence.late_at,
-        message=evidence.message,
-        alarm=evidence.alarm,
+        **msgspec.structs.asdict(evidence),
     )
