@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from app.control.decide.batch_drafts import (
     BatchContext,
+    decide_with_batches,
     find_blocked_changes,
     judge_batches,
-    leads_to,
     write_batches,
 )
 from app.control.decide.effort import effort
@@ -85,8 +85,7 @@ def _join(
         if not all(batch.places.isdisjoint(each.places) for each in made):
             continue
         tried += 1
-        both = write_batches(context, (*groups, *batch.groups), solver)
-        both = judge_batches(context, both) if both and leads_to(context, both) else None
+        both = decide_with_batches(context, (*groups, *batch.groups), solver)
         gain_per_hour = sum(each.gain_per_hour for each in (*made, batch))
         if both and _is_cheaper(both, found) and _is_due(context, gain_per_hour, both, most_price + price):
             made, most_price, found = [*made, batch], most_price + price, both

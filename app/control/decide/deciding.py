@@ -16,10 +16,8 @@ from app.control.decide.goal import wait_for_goal
 from app.control.decide.least_change import explain_skipped, follow_rates, take_bound_of_search
 from app.control.decide.midway import answer_midway
 from app.control.decide.shifting import shift
-from app.control.decide.sidestep import find_sidestep
 from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.ports import PlanSolver
-from app.control.domain.regret import RegretAccounts
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
@@ -89,22 +87,14 @@ def decide(moment: Moment, asking: Asking) -> FoundAnswer:
     if not moment.is_joint:
         return replace(found, regrets=snapshot.regrets)
     with phase("batches"):
-        context = BatchContext(snapshot, question, found.decision, asking.budget.seconds)
-        decision, regrets = _come_closer(context, found.wanted, asking.solver)
+        is_brief = _is_brief(snapshot, question)
+        decision, regrets = wait_for_goal(
+            snapshot, question, found.decision, found.wanted, snapshot.regrets, is_brief=is_brief
+        )
+        regrets = regrets.goal_refused()  # one that is still due was not made: it has no order of steps
+        context = BatchContext(snapshot, question, decision, asking.budget.seconds)
+        decision, regrets = add_due_batches(context, regrets, asking.solver)
     return replace(found, decision=explain_skipped(decision, found.wanted.plan), regrets=regrets)
-
-
-def _come_closer(context: BatchContext, wanted: Decision, solver: PlanSolver) -> tuple[Decision, RegretAccounts]:
-    """Waits until a cheaper plan is due; adds a sidestep towards it, or batches that are due."""
-    snapshot, question = context.snapshot, context.question
-    is_brief = _is_brief(snapshot, question)
-    decision, regrets = wait_for_goal(snapshot, question, context.decision, wanted, snapshot.regrets, is_brief=is_brief)
-    context = replace(context, decision=decision)
-    if question.falls_short or regrets.goal.is_due:
-        if regrets.may_step_aside(snapshot.at) and (found := find_sidestep(context, wanted, solver)):
-            return found, regrets.stepped_aside(snapshot.at)
-        regrets = regrets.goal_refused()
-    return add_due_batches(context, regrets, solver)
 
 
 def fall_back(moment: Moment, outcome: SolveOutcome | None, asking: Asking) -> Decision | None:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from solvers.forecast.peaks import DEFAULT
 from solvers.planning.batches.batch import Batch, GroupRow
 from solvers.planning.problem import Place
 
 LEAD_HOURS = DEFAULT.swing_seconds / 3600
-BETWEEN_SIDESTEPS = timedelta(minutes=5)
 LONGEST_GAP_HOURS = 0.05  # between two measurements: of a longer one, the rest is not counted
 LEAST_WAITING = 6  # of the most batches that may wait: those that save most for their price
 GPUS_A_BATCH = 4  # in use, for each batch that may wait in a large fleet
@@ -107,7 +106,6 @@ class RegretAccounts:
     at: datetime | None = None
     waiting: tuple[WaitingBatch, ...] = ()
     goal: Goal = NO_GOAL
-    stepped_at: datetime | None = None  # the last sidestep
 
     @property
     def groups(self) -> tuple[GroupRow, ...]:
@@ -168,14 +166,6 @@ class RegretAccounts:
     def goal_made(self) -> RegretAccounts:
         """Returns the accounts without a goal: what runs is the plan that was waited for."""
         return replace(self, goal=NO_GOAL)
-
-    def stepped_aside(self, now: datetime) -> RegretAccounts:
-        """Returns the accounts after a sidestep. The goal stays due, so that it follows at once."""
-        return replace(self, stepped_at=now)
-
-    def may_step_aside(self, now: datetime) -> bool:
-        """Returns whether the last sidestep was long ago: it may have led nowhere."""
-        return self.stepped_at is None or now >= self.stepped_at + BETWEEN_SIDESTEPS
 
     def goal_waited(self, now: datetime) -> RegretAccounts:
         """Returns the accounts after a time in which no goal was searched: the last one is taken to save the same."""

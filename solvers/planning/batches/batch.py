@@ -23,8 +23,7 @@ class BatchKind(StrEnum):
 class BatchGroup:
     """A few GPUs in use, and what becomes of them.
 
-    Instances in `leaving`, which run elsewhere, move to these GPUs too, or anywhere if they are displaced. A group that
-    they move to makes room and may save nothing; so does one that is shifted.
+    Instances in `leaving`, which run elsewhere, are displaced. A group that is shifted makes room; it may save nothing.
     """
 
     places: tuple[Place, ...]
@@ -35,7 +34,7 @@ class BatchGroup:
     @property
     def makes_room(self) -> bool:
         """True if it serves others, and need not save anything itself."""
-        return self.kind is BatchKind.SHIFTED or (bool(self.leaving) and self.kind is not BatchKind.DISPLACING)
+        return self.kind is BatchKind.SHIFTED
 
 
 GroupRow: TypeAlias = tuple[BatchGroup, ...]

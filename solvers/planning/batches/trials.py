@@ -14,7 +14,7 @@ from solvers.planning.batches.sparing import SparedChanges
 from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
-from solvers.planning.replan.cover import carry, known, settle
+from solvers.planning.replan.cover import known, settle
 from solvers.planning.replan.effort import change_price
 from solvers.planning.replan.lines import assign, difference, predict_lines
 from solvers.planning.replan.match import lines_by_place
@@ -96,7 +96,7 @@ class BatchTrials:
         if group.kind is BatchKind.SHIFTED:
             return self._edit(services) if self._shift(gpus) else None
         is_emptied = group.kind in (BatchKind.EMPTIED, BatchKind.DISPLACING)
-        spare = [] if is_emptied or leaving else self._spare(gpus)
+        spare = [] if is_emptied else self._spare(gpus)
         stopped = {(gpu, slot) for gpu in gpus for slot in range(int(d.b.count[gpu]))} | set(leaving)
         for gpu, slot in sorted(stopped, reverse=True):  # the last slot first: it fills the gap
             d.stop(gpu, slot)
@@ -108,17 +108,14 @@ class BatchTrials:
                 return None
             self._start(placed, running)
             restore_shares(d, gpus, lines_by_place(running))
-        if leaving and not is_emptied:
-            carry(d, services)
+        if group.kind is BatchKind.DISPLACING:
+            serve(d, services, self.prices)
         else:
-            if group.kind is BatchKind.DISPLACING:
-                serve(d, services, self.prices)
-            else:
-                settle(d, services, self.prices)
-            if SparedChanges(d, services).spare():
-                for service in services:
-                    known(d, service, float(d.w.rate[service]))
-                restore_shares(d, gpus, lines_by_place(running))
+            settle(d, services, self.prices)
+        if SparedChanges(d, services).spare():
+            for service in services:
+                known(d, service, float(d.w.rate[service]))
+            restore_shares(d, gpus, lines_by_place(running))
         return self._edit(services)
 
     def _shift(self, gpus: Sequence[int]) -> bool:

@@ -52,16 +52,6 @@ def settle(d: RunningBoard, services: Iterable[int], prices: Floats) -> None:
         _cover(d, order, need, prices)
 
 
-def carry(d: RunningBoard, services: Iterable[int]) -> None:
-    """Divides the rates of these services among their instances; none starts or stops."""
-    for service in services:
-        rate = float(d.w.rate[service])
-        seats = known(d, service, rate)
-        carried = sum_of(seats.caps)
-        if carried > rate:
-            d.x.rate[seats.gpus, seats.slots] = seats.caps * (rate / carried)
-
-
 def known(d: RunningBoard, service: int, need: float) -> Seats:
     """Returns its instances with what they may carry; changes their batches if `need` is not met otherwise."""
     gpus, slots = d.seats(service)
