@@ -11,7 +11,7 @@ from app.control.decide.deciding import Asking, Moment, decide, fall_back, pose_
 from app.control.decide.deciding import CycleBudget as CycleBudget
 from app.control.decide.failures import explain_failure
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep, why_not_ask
-from app.control.decide.messages import events_of, explain_decisions, spell_held_back, true_reason
+from app.control.decide.messages import explain_decisions, list_events, spell_held_back, true_reason
 from app.control.decide.stopped import complete, lacks_nothing
 from app.control.domain.decision import HeldBackChange, PlanState, SolveOutcome
 from app.control.domain.events import Reason, event_of
@@ -101,7 +101,7 @@ class _Cycle:
         decision, snapshot = replace(found.decision, drafts=tuple(recording.drafts)), self.snapshot
         parts = explain_decisions(self.moment.question, split_by_mode(snapshot, decision))
         try:
-            generations = self.store.record(snapshot, parts, events_of(decision, parts))
+            generations = self.store.record(snapshot, parts, list_events(decision, parts))
         except Overtaken as newer:
             # The question is forgotten, so that it is asked again from the new plan.
             result = self._result(SolveOutcome.UNCHANGED, self.before, found)

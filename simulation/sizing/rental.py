@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from app.control.formulate.problem import build_problem, qualified_name
+from app.control.formulate.problem import build_problem, qualify_name
 from app.control.formulate.tenants.demand import gpus_per_rate
 from app.control.tell.money import MOST_RENTED_GPUS, rentable_nodes, useful_counts
 from app.manifests.model import JSON, Key, Kind, Manifest
@@ -98,8 +98,8 @@ class RentalMarket:
             changed: dict[str, JSON] = {}
             if key.kind is Kind.GPU_TYPE:
                 changed["rentable"] = 0
-            elif key.kind is Kind.SERVICE and qualified_name(manifest) in rates:
-                changed["ratePerSecond"] = rates[qualified_name(manifest)]
+            elif key.kind is Kind.SERVICE and qualify_name(manifest) in rates:
+                changed["ratePerSecond"] = rates[qualify_name(manifest)]
             if key.kind not in LEFT_OUT:
                 kept[key] = replace(manifest, spec={**manifest.spec, **changed})
         return DeclaredFiles(kept | {node.key: node for node in self.nodes(rental)})

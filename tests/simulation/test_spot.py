@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.control.answer.replay import read_record, record_of, replay, write_record
-from app.control.decide.decide import once_reclaimed
+from app.control.decide.decide import pose_once_reclaimed
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import SILENT_SECONDS, NodeStatus
 from app.control.solve.inline import Inline
@@ -143,11 +143,11 @@ def test_a_plan_that_leaves_everything_on_the_node_serves_less_than_the_one_that
         settle(simulation)
         store = simulation.planner.store
         before = store.snapshot(lambda _: {})
-        assert once_reclaimed(before, before.in_force) is None, "there is no notice"
+        assert pose_once_reclaimed(before, before.in_force) is None, "there is no notice"
         SpotCloud(simulation).give_notice(busiest(simulation))
         simulation.advance(2)
         snapshot = store.snapshot(lambda _: {})
-        stays, moves = (once_reclaimed(snapshot, desired) for desired in (before.in_force, snapshot.in_force))
+        stays, moves = (pose_once_reclaimed(snapshot, desired) for desired in (before.in_force, snapshot.in_force))
         assert stays is not None
         assert stays.plan_in_force.unserved
         assert moves is not None

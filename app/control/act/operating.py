@@ -12,9 +12,9 @@ from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Snapshot
 from app.control.record.planner_store import PlannerStore
 from app.control.record.records import read_plan, snapshot_of
+from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.life import roll_back
 from app.control.rollout.proposals import no_longer
-from app.control.rollout.rules_of import rules_of
 from app.store.plans import plan_reads
 from solvers.planning.kept_bound import drop_bound
 from solvers.planning.plan import Plan
@@ -37,7 +37,7 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot) -> int:
     if earlier is None:
         return _note_refusal(store, snapshot, f"plan {to} is no longer stored")
     owners = {manifest.full_name for manifest in snapshot.declared if manifest.kind in ("Service", "Job")}
-    order = roll_back(earlier.desired, store.view().assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
+    order = roll_back(earlier.desired, store.view().assigned, snapshot.nodes, owners, read_rules(snapshot.declared))
     decision = Decision(
         lane=PlanningLane.ROLLBACK,
         plan=_drop_bound(earlier.plan, to),

@@ -20,7 +20,7 @@ from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
 from app.control.rollout import Advance, RolloutState, advance, begin, restart_clocks
 from app.control.rollout.counts import CopyMarks, count_copies, find_unrouted
-from app.control.rollout.rules_of import rules_of
+from app.control.rollout.declared_rules import read_rules
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
 
@@ -58,7 +58,7 @@ def take_rollout_step(
     if view.status.is_outage:
         return RolloutStepResult(done=plan.state != PlanState.ROLLING)
     target = view.target
-    rules = rules_of(view.declared)
+    rules = read_rules(view.declared)
     unproven = _find_unproven(view.assigned, target, rules.gpu_types) - proven
     rules = replace(rules, unproven=unproven, hurried=_find_hurried(view), by_hand=_find_by_hand(view))
     if "pending" in plan.rollout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from app.control.decide.decide import once_reclaimed, question_of, rejudge
+from app.control.decide.decide import pose_once_reclaimed, pose_question, rejudge
 from app.control.decide.goal import differs_by_cost_alone
 from app.control.decide.resting import starting_services
 from app.control.domain.decision import Decision, SolverAnswer
@@ -42,12 +42,12 @@ def answer_around_rests(
     if around is snapshot:
         return answering(snapshot, question)
     found = _answer_in(snapshot, around, asked, answering)
-    lacks = _lacks_in(snapshot, question, found)
-    if lacks == {} and asked.shortages == question.shortages:
+    shortfalls = _list_shortfalls_in(snapshot, question, found)
+    if shortfalls == {} and asked.shortages == question.shortages:
         return found
     usual = answering(snapshot, question)
-    others = _lacks_in(snapshot, question, usual)
-    is_better = lacks is not None and (others is None or serves_more(lacks, others))
+    others = _list_shortfalls_in(snapshot, question, usual)
+    is_better = shortfalls is not None and (others is None or serves_more(shortfalls, others))
     return found if is_better else usual
 
 
@@ -61,14 +61,14 @@ def answer_elsewhere(snapshot: Snapshot, question: Question, found: FoundAnswer,
         return found
     if differs_by_cost_alone(snapshot, question, found.decision):
         return found
-    lacks = lacks_of(snapshot, question, found.decision)
+    shortfalls = list_shortfalls(snapshot, question, found.decision)
     for around in avoid_failed_places(found.searched, services):
         asked = formulate(around)
         other = _answer_in(snapshot, around, asked, answering)
         if other.decision is None or asked.shortages.keys() != question.shortages.keys():
             continue
         keeps_jobs = _jobs(found.decision) <= _jobs(other.decision)
-        if keeps_jobs and serves_as_much(lacks_of(snapshot, question, other.decision), lacks):
+        if keeps_jobs and serves_as_much(list_shortfalls(snapshot, question, other.decision), shortfalls):
             # The bound of the whole fleet, where that was searched, holds for more steps to come.
             return replace(other, kept_bound=found.kept_bound) if found.searched is snapshot else other
     return found
@@ -93,24 +93,24 @@ def judge_in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapsho
     return replace(found, plan=plan, answer=replace(found.answer, plan=plan))
 
 
-def lacks_of(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:
+def list_shortfalls(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:
     """Returns, by service, the rate that is unserved if this is decided."""
     if decision.desired == snapshot.in_force:
         plan = question.plan_in_force
     else:
-        then = once_reclaimed(snapshot, decision.desired)
+        then = pose_once_reclaimed(snapshot, decision.desired)
         plan = then.plan_in_force if then else decision.plan
     return _sum_by_service(plan)
 
 
-def lacks_in_whole_fleet(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:
-    """Returns the lacks of a decision made around closed GPUs, or from assignments, once it is written for the fleet.
+def list_shortfalls_in_whole_fleet(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:
+    """Returns the shortfalls of a decision made around closed GPUs, or from assignments, once the fleet has it.
 
     It takes no judgement: a decision that serves too little need not be judged.
     """
     if decision.desired == snapshot.in_force:
         return _sum_by_service(question.plan_in_force)
-    then = once_reclaimed(snapshot, decision.desired) or question_of(snapshot, decision.desired)
+    then = pose_once_reclaimed(snapshot, decision.desired) or pose_question(snapshot, decision.desired)
     return _sum_by_service(then.plan_in_force)
 
 
@@ -118,19 +118,19 @@ def _sum_by_service(plan: Plan) -> dict[str, float]:
     return {lack.service: lack.rate_per_second for lack in plan.unserved}
 
 
-def serves_more(lacks: Mapping[str, float], others: Mapping[str, float]) -> bool:
+def serves_more(shortfalls: Mapping[str, float], others: Mapping[str, float]) -> bool:
     """Returns whether the first plan serves some service better than the other, and none of them worse."""
-    gains = _gains(lacks, others)
+    gains = _gains(shortfalls, others)
     return bool(gains) and min(gains) > 0
 
 
-def serves_as_much(lacks: Mapping[str, float], others: Mapping[str, float]) -> bool:
+def serves_as_much(shortfalls: Mapping[str, float], others: Mapping[str, float]) -> bool:
     """Returns whether the first plan serves no service worse than the other."""
-    return min(_gains(lacks, others), default=0.0) >= 0
+    return min(_gains(shortfalls, others), default=0.0) >= 0
 
 
-def _gains(lacks: Mapping[str, float], others: Mapping[str, float]) -> list[float]:
-    pairs = [(lacks.get(name, 0.0), others.get(name, 0.0)) for name in {*lacks, *others}]
+def _gains(shortfalls: Mapping[str, float], others: Mapping[str, float]) -> list[float]:
+    pairs = [(shortfalls.get(name, 0.0), others.get(name, 0.0)) for name in {*shortfalls, *others}]
     return [other - lack for lack, other in pairs if abs(other - lack) > LEAST_LACK_SHARE * max(lack, other)]
 
 
@@ -144,5 +144,5 @@ def _answer_in(snapshot: Snapshot, around: Snapshot, asked: Question, answering:
     return replace(found, decision=decision, wanted=wanted)
 
 
-def _lacks_in(snapshot: Snapshot, question: Question, found: FoundAnswer) -> dict[str, float] | None:
-    return lacks_of(snapshot, question, found.decision) if found.decision else None
+def _list_shortfalls_in(snapshot: Snapshot, question: Question, found: FoundAnswer) -> dict[str, float] | None:
+    return list_shortfalls(snapshot, question, found.decision) if found.decision else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from app.control.decide.cordons import draining_gpus
-from app.control.decide.decide import judge_changes, modes_of, write_changes
+from app.control.decide.decide import find_modes, judge_changes, write_changes
 from app.control.decide.effort import effort
 from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision, SolveOutcome
@@ -13,8 +13,8 @@ from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.rollout import find_blocked
+from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.rules import WaitingChange
-from app.control.rollout.rules_of import rules_of
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 
@@ -41,7 +41,7 @@ class BatchContext:
         if not snapshot.in_force or snapshot.is_paused or draining_gpus(snapshot.nodes):
             return False
         if self.is_urgent:
-            return modes_of(snapshot, self.decision.services) == {"auto"}
+            return find_modes(snapshot, self.decision.services) == {"auto"}
         return not (snapshot.is_rolling and self.question.falls_short)
 
     @property
@@ -102,7 +102,7 @@ def leads_to(context: BatchContext, found: Decision) -> bool:
 
 def find_blocked_changes(context: BatchContext, found: Decision) -> tuple[WaitingChange, ...]:
     """Returns the changes that wait for each other if no order of steps leads to the decision; none if one does."""
-    return find_blocked(context.snapshot.assignments, found.desired, rules_of(context.snapshot.declared))
+    return find_blocked(context.snapshot.assignments, found.desired, read_rules(context.snapshot.declared))
 
 
 def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
@@ -117,7 +117,7 @@ def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -
         return None
     # What answers a lack, or joins a rollout, does not wait until a person approves of a batch.
     starts_at_once = context.is_urgent or snapshot.is_rolling
-    if starts_at_once and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
+    if starts_at_once and find_modes(snapshot, {*decision.services, *found.services}) != {"auto"}:
         return None
     return found
 

@@ -111,8 +111,8 @@ def _serving_to_the_end(
     carried: dict[str, float] = {}
     for stay in stays:
         carried[stay.owner] = carried.get(stay.owner, 0.0) + there[stay.instance][1].rate_per_second
-    lacks = [lack for lack in unserved if lack.service in carried]
-    shares = {lack.service: lack.rate_per_second / carried[lack.service] for lack in lacks}
+    short = [entry for entry in unserved if entry.service in carried]
+    shares = {entry.service: entry.rate_per_second / carried[entry.service] for entry in short}
     found = keep_instances(target, in_force, {stay.instance for stay in stays})
     for stay in stays:
         node, instance = there[stay.instance]
@@ -146,11 +146,11 @@ def _why(
         if instance.preemptible:
             return None
         return Reason.NOT_PREEMPTIBLE, f"job {owner} is not preemptible"
-    lacks = unserved.get(owner)
-    if lacks is None or carried.get(owner, 0.0) >= before.get(owner, 0.0):
+    short = unserved.get(owner)
+    if short is None or carried.get(owner, 0.0) >= before.get(owner, 0.0):
         return None
-    shortfall = f"{lacks.rate_per_second:g} requests/s of {owner} would not be served"
-    return Reason.NO_ROOM_ANYWHERE, "; ".join(filter(None, (shortfall, lacks.reason, lacks.relaxation)))
+    shortfall = f"{short.rate_per_second:g} requests/s of {owner} would not be served"
+    return Reason.NO_ROOM_ANYWHERE, "; ".join(filter(None, (shortfall, short.reason, short.relaxation)))
 
 
 def _rates(desired: Desired) -> dict[str, float]:

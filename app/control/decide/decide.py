@@ -27,9 +27,9 @@ from app.control.formulate.running import running_instances, treat_drains_as_cor
 from app.control.formulate.value import value_plan
 from app.control.jobs import queue_jobs
 from app.control.rollout import order
+from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.keeping import keep_owners
 from app.control.rollout.modes import divide_by_mode
-from app.control.rollout.rules_of import rules_of
 from solvers.planners.names import JOINT
 from solvers.planning.judge import JudgedPlan, Verdict
 from solvers.planning.kept_bound import drop_bound
@@ -81,7 +81,7 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
         if jobs_alone is None:
             return keep_in_force(snapshot, question, decision, idle)
         decision = jobs_alone
-    desired, rules = decision.desired, rules_of(snapshot.declared)
+    desired, rules = decision.desired, read_rules(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
         reclaimed = find_reclaimed_gpus(snapshot.nodes)
         decision = keep_undrainable(decision, snapshot.assignments, places, rules, reclaimed)
@@ -135,11 +135,12 @@ def rollout_paused(snapshot: Snapshot, question: Question) -> HeldBackChange | N
     if not snapshot.is_paused:
         return None
     message = f"a person has paused plan {snapshot.target}; nothing is planned until it is resumed, aborted or undone"
-    lacks = ", ".join(f"{lack.service} lacks {lack.rate_per_second:.4g}/s" for lack in question.plan_in_force.unserved)
-    return HeldBackChange("", Reason.ROLLOUT_PAUSED, f"{message}: {lacks}" if lacks else message)
+    left = question.plan_in_force.unserved
+    short = ", ".join(f"{each.service} is short of {each.rate_per_second:.4g}/s" for each in left)
+    return HeldBackChange("", Reason.ROLLOUT_PAUSED, f"{message}: {short}" if short else message)
 
 
-def modes_of(snapshot: Snapshot, owners: Collection[str]) -> frozenset[str]:
+def find_modes(snapshot: Snapshot, owners: Collection[str]) -> frozenset[str]:
     """Returns the modes that hold for these services and jobs."""
     modes = read_modes(snapshot.declared, snapshot.is_held)
     return frozenset(modes.find(owner) for owner in owners)
@@ -149,7 +150,7 @@ def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...
     """Splits the decision by mode: what is acted upon, what is proposed, and what is only shown."""
     if decision.desired == snapshot.in_force:
         return ()
-    modes, rules = read_modes(snapshot.declared, snapshot.is_held), rules_of(snapshot.declared)
+    modes, rules = read_modes(snapshot.declared, snapshot.is_held), read_rules(snapshot.declared)
     split = divide_by_mode(decision, snapshot.in_force, modes, rules)
     found = [
         part if part.desired == decision.desired else rejudge(snapshot, part, part.desired, ())
@@ -193,18 +194,18 @@ def judge_today(snapshot: Snapshot, desired: Desired) -> Verdict:
     return _judge_now(snapshot, desired)[2].verdict()
 
 
-def question_of(snapshot: Snapshot, desired: Desired) -> Question:
+def pose_question(snapshot: Snapshot, desired: Desired) -> Question:
     """Returns the question of this moment if this target were in force."""
     return formulate(replace(snapshot, in_force=desired, assigned=None, nodes=treat_drains_as_cordons(snapshot.nodes)))
 
 
 def _judge_now(snapshot: Snapshot, desired: Desired) -> tuple[Plan, Problem, JudgedPlan]:
-    question = question_of(snapshot, desired)
+    question = pose_question(snapshot, desired)
     plan, problem = question.plan_in_force, _count_from_here(snapshot, question.problem)
     return plan, problem, JudgedPlan(problem, plan, keep)
 
 
-def once_reclaimed(snapshot: Snapshot, desired: Desired) -> Question | None:
+def pose_once_reclaimed(snapshot: Snapshot, desired: Desired) -> Question | None:
     """Returns the question of a target without what nodes under notice carry to their end; None if there are none.
 
     Otherwise a plan that leaves everything there would look as good as one that moves it in time.
@@ -216,7 +217,7 @@ def once_reclaimed(snapshot: Snapshot, desired: Desired) -> Question | None:
 
 
 def _value_once_reclaimed(snapshot: Snapshot, desired: Desired) -> PlanValue | None:
-    question = once_reclaimed(snapshot, desired)
+    question = pose_once_reclaimed(snapshot, desired)
     if question is None:
         return None
     problem, plan = _count_from_here(snapshot, question.problem), question.plan_in_force

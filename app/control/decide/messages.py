@@ -13,13 +13,13 @@ from solvers.planning.plan import Unserved
 from solvers.planning.plan_fields import CHANGE_VERBS, spell_changes
 
 MOST_SPELLED = 5  # held-back changes, in a message
-MOST_SHORT = 3  # services that lack capacity, in a message
+MOST_SHORT = 3  # services that shortfall capacity, in a message
 MOST_DIGITS = 6  # of two rates that differ by little
 LEAST_SAVED = 0.005  # an hour; less is written as 0.00
 
 
 def true_reason(reason: Reason, snapshot: Snapshot) -> Reason:
-    """Returns what calls for the decision: the first plan is called for by the lack of one, and no later plan is.
+    """Returns what calls for the decision: the first plan is called for by the shortfall of one, and no later plan is.
 
     A new leader asks for a first plan, and what people do wakes the leader, before either knows what is in force.
     """
@@ -45,24 +45,24 @@ def _reason_of_cycle(question: Question, decision: Decision) -> str:
 
 
 def _spell_shortfalls(question: Question) -> str:
-    """Returns what the plan in force lacks: the largest shortfalls, or the first rule that it breaks by now."""
-    lacks = sorted(question.plan_in_force.unserved, key=lambda lack: (-lack.rate_per_second, lack.service))
-    if not lacks:
+    """Returns the largest shortfalls of the plan in force, or the first rule that it breaks by now."""
+    shortfalls = sorted(question.plan_in_force.unserved, key=lambda each: (-each.rate_per_second, each.service))
+    if not shortfalls:
         broken = question.verdict.violations
         more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
         return f"the plan in force breaks a rule by now: {broken[0]}{more}" if broken else ""
-    more = f" and {len(lacks) - MOST_SHORT} more" if len(lacks) > MOST_SHORT else ""
-    return "; ".join(_spell_shortfall(question, lack) for lack in lacks[:MOST_SHORT]) + more
+    more = f" and {len(shortfalls) - MOST_SHORT} more" if len(shortfalls) > MOST_SHORT else ""
+    return "; ".join(_spell_shortfall(question, shortfall) for shortfall in shortfalls[:MOST_SHORT]) + more
 
 
-def _spell_shortfall(question: Question, lack: Unserved) -> str:
-    expected = question.problem.services[lack.service].rate_per_second
-    planned = expected - lack.rate_per_second
+def _spell_shortfall(question: Question, shortfall: Unserved) -> str:
+    expected = question.problem.services[shortfall.service].rate_per_second
+    planned = expected - shortfall.rate_per_second
     digits = next((some for some in range(1, MOST_DIGITS) if f"{expected:.{some}f}" != f"{planned:.{some}f}"), 1)
     asked = f"{expected:.{digits}f} requests a second are expected"
     if float(f"{planned:.{digits}f}") == 0:
-        return f"{lack.service}: {asked}, and no instance that stays carries them"
-    return f"{lack.service}: {asked}, {planned:.{digits}f} were planned for"
+        return f"{shortfall.service}: {asked}, and no instance that stays serves them"
+    return f"{shortfall.service}: {asked}, {planned:.{digits}f} were planned for"
 
 
 def spell_held_back(held: Sequence[HeldBackChange]) -> str:
@@ -71,7 +71,7 @@ def spell_held_back(held: Sequence[HeldBackChange]) -> str:
     return "; ".join(f"{change.service}: {change.message}" if change.service else change.message for change in first)
 
 
-def events_of(decision: Decision, parts: Sequence[Decision]) -> list[NewEvent]:
+def list_events(decision: Decision, parts: Sequence[Decision]) -> list[NewEvent]:
     """Returns the events of a decision and its parts."""
     changes = decision.plan.changes
     message = spell_changes({name: getattr(changes, name) for name in CHANGE_VERBS})

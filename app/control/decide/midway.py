@@ -13,8 +13,8 @@ from dataclasses import replace
 from app.control.decide.around import (
     FoundAnswer,
     judge_in_whole_fleet,
-    lacks_in_whole_fleet,
-    lacks_of,
+    list_shortfalls,
+    list_shortfalls_in_whole_fleet,
     serves_more,
 )
 from app.control.decide.decide import hold_back
@@ -32,14 +32,14 @@ def answer_midway(snapshot: Snapshot, question: Question, found: FoundAnswer, fo
     decision, wanted = found.decision, found.wanted
     if snapshot.assigned is None or not question.falls_short or decision is None or wanted is None:
         return found
-    lacks = lacks_of(snapshot, question, decision)
-    if not serves_more(lacks_of(snapshot, question, wanted), lacks):
+    shortfalls = list_shortfalls(snapshot, question, decision)
+    if not serves_more(list_shortfalls(snapshot, question, wanted), shortfalls):
         return found
     around = plan_as_assigned(found.searched)
     asked = formulate(around)
     least = following(around, asked)
     held = least and hold_back(around, asked, least)
-    if held is None or not serves_more(lacks_in_whole_fleet(snapshot, question, held), lacks):
+    if held is None or not serves_more(list_shortfalls_in_whole_fleet(snapshot, question, held), shortfalls):
         return found
     other = judge_in_whole_fleet(snapshot, held, around)
     return replace(found, decision=other, searched=around) if other else found

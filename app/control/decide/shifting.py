@@ -20,7 +20,7 @@ from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.rollout import find_blocked
-from app.control.rollout.rules_of import rules_of
+from app.control.rollout.declared_rules import read_rules
 from solvers.planning.batches.batch import BatchGroup, BatchKind
 from solvers.planning.problem import Place
 
@@ -35,7 +35,7 @@ def shift(
         return None
     if count_handed_over(decision.plan.changes) > MOST_HANDOVERS:
         return None
-    rules, places, found = rules_of(snapshot.declared), list[Place](), decision
+    rules, places, found = read_rules(snapshot.declared), list[Place](), decision
     while waiting := find_blocked(snapshot.assignments, found.desired, rules):
         left = [place for place in find_blocked_places(snapshot, found, waiting) if place not in places]
         places += left[: max(1, len(places))]  # one GPU often frees all others; where it does not, ever more

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from app.control.decide.decide import modes_of, split_by_mode
+from app.control.decide.decide import find_modes, split_by_mode
 from app.control.decide.last_question import CycleResult
 from app.control.domain.decision import Decision, PlanState, SolveOutcome
 from app.control.domain.events import NewEvent, Reason, event_of, reason_of
@@ -234,4 +234,4 @@ def _event_of(quick: QuickStep) -> NewEvent:
 
 
 def _is_auto(base: StepBase, service: str) -> bool:
-    return modes_of(base.snapshot, [service]) == {AUTO}
+    return find_modes(base.snapshot, [service]) == {AUTO}

@@ -49,7 +49,7 @@ class RepeatedQuestions:
     def __init__(self) -> None:
         self._known: tuple[_Formulated, ...] = ()
 
-    def formulated(self, snapshot: Snapshot, formulate: Callable[[Snapshot], Question]) -> Question:
+    def formulate_once(self, snapshot: Snapshot, formulate: Callable[[Snapshot], Question]) -> Question:
         """Returns the question about the snapshot; formulates it only if it is not known.
 
         A question with jobs depends on the time through their deadlines and their turns, so it is not kept. The others
@@ -89,7 +89,7 @@ def formulate(snapshot: Snapshot) -> Question:
 
     A fleet of which nothing has changed has its last question again, with what was found out about it.
     """
-    return _repeated.formulated(snapshot, _formulate)
+    return _repeated.formulate_once(snapshot, _formulate)
 
 
 def _formulate(snapshot: Snapshot) -> Question:

@@ -51,7 +51,7 @@ def _completed(job: Manifest, by_type: Mapping[str, tuple[PredictedDemand, Spec]
     return replace(job, spec={**job.spec, "profiles": profiles})
 
 
-def predicted_demands(jobs: Sequence[Manifest], tenant: str, name: str) -> dict[str, PredictedDemand]:
+def list_predicted_demands(jobs: Sequence[Manifest], tenant: str, name: str) -> dict[str, PredictedDemand]:
     """Returns what was predicted of one job, by GPU type."""
     return {gpu_type: demand for gpu_type, (demand, _) in _predicted(jobs).get((tenant, name), {}).items()}
 

@@ -91,14 +91,14 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
     policy_spec: Spec = next((manifest.spec for manifest in by_kind[Kind.POLICY]), {})
     pricing = pricing_of(policy_spec)
     models = {name: _variants(name, spec) for name, spec in model_specs.items()}
-    job_specs = {qualified_name(manifest): manifest.spec for manifest in by_kind[Kind.JOB]}
+    job_specs = {qualify_name(manifest): manifest.spec for manifest in by_kind[Kind.JOB]}
     own = frozenset((*encode_runtimes(model_specs), *encode_job_runtimes(job_specs)))
     quantile = quantile_of(policy_spec) if quantile is None else quantile
     nodes = {manifest.name: _node(manifest, gpu_specs, pricing, own) for manifest in by_kind[Kind.NODE]}
     profiles = [_profile(profile_at(manifest.spec, quantile)) for manifest in by_kind[Kind.PROFILE]]
     state = next((read_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
     units_left = _units_left(by_kind[Kind.STATE])
-    services = {qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]}
+    services = {qualify_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]}
     if counts_shares(policy_spec):
         services = {name: count_by_share(service) for name, service in services.items()}
     return Problem(
@@ -108,7 +108,7 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
         profiles={profile.key: profile for profile in profiles},
         services=services,
         jobs={
-            qualified_name(manifest): _job(manifest, units_left, quantile)
+            qualify_name(manifest): _job(manifest, units_left, quantile)
             for manifest in complete_jobs(by_kind[Kind.JOB])
         },
         policy=price_policy(planning_policy(policy_spec), policy_spec, now or (state.now if state else None)),
@@ -118,7 +118,7 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
     )
 
 
-def qualified_name(manifest: Manifest) -> str:
+def qualify_name(manifest: Manifest) -> str:
     """Returns the name of a service or job in plans: tenant/name."""
     return f"{manifest.tenant}/{manifest.name}"
 
@@ -201,7 +201,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
     spec: Spec = manifest.spec
     gpu_types = spec.get("gpuTypes")
     return Service(
-        name=qualified_name(manifest),
+        name=qualify_name(manifest),
         tenant=manifest.tenant,
         model=model_of(spec),
         variants=tuple(list_admitted_variants(spec, model_specs[model_of(spec)])),
@@ -237,7 +237,7 @@ def _availability(spec: Spec) -> Availability:
 
 def _job(manifest: Manifest, units_left: Mapping[str, float], quantile: float) -> Job:
     spec: Spec = manifest.spec
-    name = qualified_name(manifest)
+    name = qualify_name(manifest)
     return Job(
         name=name,
         tenant=manifest.tenant,

@@ -18,7 +18,7 @@ from app.control.domain.desired import Desired
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
-from app.control.rollout.rules_of import rules_of
+from app.control.rollout.declared_rules import read_rules
 from app.control.solve.versions import versions
 from tests.app.control.cycles import one_cycle
 from tests.app.control.decide.conftest import under_loads, wanted_in
@@ -39,7 +39,7 @@ def midway(seed: int) -> Snapshot | None:
     first = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=2))
     snapshot = under_loads(replace(snapshot, in_force=first.desired, target=1), r, 0.5, 1.1)
     planned = hold_back(snapshot, formulate(snapshot), wanted_in(snapshot))
-    rules = rules_of(snapshot.declared)
+    rules = read_rules(snapshot.declared)
     steps = steps_of(snapshot.in_force, order(snapshot.in_force, planned.desired, rules), rules)
     if len(steps) < 2:
         return None
@@ -101,7 +101,7 @@ def test_a_rollout_that_is_in_the_way_of_load_is_given_up_where_it_is() -> None:
         if decision is None or not is_given_up:
             continue
         given_up += 1
-        assert not order(now.assignments, decision.desired, rules_of(now.declared)).stuck
+        assert not order(now.assignments, decision.desired, read_rules(now.declared)).stuck
         record = Record(
             3, decision.lane, decision.answer.outcome, now, decision.drafts, dict(versions()), decision.plan,
             dict(decision.desired),

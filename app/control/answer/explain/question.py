@@ -32,7 +32,7 @@ from app.control.answer.explain.wire import (
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.language import read_declared_lengths
-from app.control.formulate.predicted_demands import PredictedDemand, predicted_demands
+from app.control.formulate.predicted_demands import PredictedDemand, list_predicted_demands
 from app.control.formulate.question import Question
 from app.control.solve.aside import Aside
 from app.manifests.model import Kind, Manifest
@@ -162,7 +162,7 @@ def _list_predicted(snapshot: Snapshot, name: str) -> dict[str, PredictedDemand]
         Manifest(Kind.JOB, each.tenant, each.name, each.spec) for each in snapshot.declared if each.kind == Kind.JOB
     ]
     tenant, _, short = name.partition("/")
-    return predicted_demands(jobs, tenant, short)
+    return list_predicted_demands(jobs, tenant, short)
 
 
 def _forecast(reason: str) -> str:

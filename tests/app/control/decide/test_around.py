@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.decide.around import judge_in_whole_fleet, lacks_of, serves_as_much, serves_more
+from app.control.decide.around import judge_in_whole_fleet, list_shortfalls, serves_as_much, serves_more
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import Rest
@@ -48,7 +48,7 @@ def test_plans_around_a_closed_gpu_change_nothing_there_and_are_written_for_the_
         assert whole.desired == decision.desired
         assert len(whole.plan.instances) == sum(shapes.total() for shapes in running(decision.desired).values()), case
         assert whole.plan.certificate and whole.plan.certificate.bound is None
-        lacks = sum(lacks_of(now, formulate(now), whole).values())
+        lacks = sum(list_shortfalls(now, formulate(now), whole).values())
         carried = weighed(whole.desired, now.in_force, rates)
         assert (lacks > 1e-3) == (carried.unserved > 0), case
         changed += decision.desired != now.in_force

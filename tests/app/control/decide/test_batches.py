@@ -20,7 +20,7 @@ from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
 from app.control.rollout.changes import InstanceChange, changes
-from app.control.rollout.rules_of import rules_of
+from app.control.rollout.declared_rules import read_rules
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
 from simulation.world import read_files
@@ -287,7 +287,7 @@ def test_a_batch_in_the_middle_of_a_rollout_goes_on_from_what_nodes_are_assigned
     context: BatchContext, found: Decision
 ) -> None:
     snapshot = context.snapshot
-    rules = rules_of(snapshot.declared)
+    rules = read_rules(snapshot.declared)
     steps = steps_of(snapshot.in_force, order(snapshot.in_force, found.desired, rules), rules)
     for assigned in steps[:-1]:
         rolling = replace(snapshot, assigned=assigned, in_force=found.desired, is_rolling=True)
@@ -304,7 +304,7 @@ def test_a_batch_in_the_middle_of_a_rollout_goes_on_from_what_nodes_are_assigned
 def test_the_rollout_of_a_batch_keeps_each_services_capacity_at_every_step(
     context: BatchContext, found: Decision
 ) -> None:
-    before, rules = context.snapshot.in_force, rules_of(context.snapshot.declared)
+    before, rules = context.snapshot.in_force, read_rules(context.snapshot.declared)
     ordered = order(before, found.desired, rules)
     assert not ordered.stuck
     steps = steps_of(before, ordered, rules)

@@ -19,8 +19,8 @@ from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Rest, Snapshot
 from app.control.formulate.formulate import formulate
+from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.ordering.finding import order
-from app.control.rollout.rules_of import rules_of
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance
 from tests.solvers.planning.random_problems import NOON
@@ -332,9 +332,9 @@ def test_an_order_starts_from_what_is_assigned_and_not_from_a_plan_that_is_half_
     planned = fleet(a=("n1", 1, 60), b=("n2", 0, 60), **rest)
     swapped = fleet(a=("n2", 0, 60), b=("n1", 0, 60), c=("n1", 1, 40), d=("n1", 1, 20))
     now = replace(small, in_force=planned, target=1, is_rolling=True)
-    assert not order(now.assignments, swapped, rules_of(now.declared)).stuck
+    assert not order(now.assignments, swapped, read_rules(now.declared)).stuck
     halfway = replace(now, assigned=assigned)
-    assert order(halfway.assignments, swapped, rules_of(now.declared)).stuck
+    assert order(halfway.assignments, swapped, read_rules(now.declared)).stuck
     draft = drafted(halfway, question_plan(halfway, swapped), "solve")
     held = hold_back(halfway, formulate(halfway), draft).held_back
     assert {change.service for change in held if change.reason == "no_room_to_hand_over"} == {"shop/a", "shop/b"}

@@ -105,4 +105,4 @@ def test_the_first_plan_alone_is_called_for_by_the_lack_of_one(target: int, reas
 def test_a_service_that_nothing_carries_any_more_is_named_without_a_rate_of_zero(planned: Snapshot) -> None:
     question, decision = decided(replace(planned, in_force={}))
     first = message(question, decision).split("; ")[0]
-    assert first.endswith(" requests a second are expected, and no instance that stays carries them")
+    assert first.endswith(" requests a second are expected, and no instance that stays serves them")

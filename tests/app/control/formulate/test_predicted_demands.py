@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.control.formulate.predicted_demands import predicted_demands
+from app.control.formulate.predicted_demands import list_predicted_demands
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind
 from app.manifests.offline import DeclaredFiles, Input, load
@@ -43,7 +43,7 @@ def test_a_job_without_pressure_gets_that_of_jobs_with_layers_like_its_own() -> 
     small, large = pressure(problem, "small"), pressure(problem, "large")
     assert 0 < small[20] < small[100] < large[100] <= 1
     assert problem.jobs["lab/large"].profiles["v100-16gb"].demand.sensitivity >= 0.29
-    found = predicted_demands(files.of(Kind.JOB), "lab", "large")
+    found = list_predicted_demands(files.of(Kind.JOB), "lab", "large")
     assert found["v100-16gb"].fields == ("pressure", "sensitivity")
     assert "predicted from its layers, as in 5 jobs" in str(found["v100-16gb"])
 
@@ -59,10 +59,12 @@ def test_what_a_job_states_stays() -> None:
 def test_from_two_jobs_nothing_is_predicted() -> None:
     files = declared(*MEASURED[:2], job("new", {"conv": 30}))
     assert pressure(build_problem(files), "new") == {100: 0.0}
-    assert predicted_demands(files.of(Kind.JOB), "lab", "new") == {}
+    assert list_predicted_demands(files.of(Kind.JOB), "lab", "new") == {}
 
 
 def test_a_job_that_is_declared_many_times_counts_once() -> None:
     copies = [{**MEASURED[0], "metadata": {"name": f"copy-{at}", "tenant": "lab"}} for at in range(9)]
-    found = predicted_demands(declared(*MEASURED[:3], *copies, job("new", {"conv": 30})).of(Kind.JOB), "lab", "new")
+    found = list_predicted_demands(
+        declared(*MEASURED[:3], *copies, job("new", {"conv": 30})).of(Kind.JOB), "lab", "new"
+    )
     assert found["v100-16gb"].jobs == 3

@@ -19,7 +19,7 @@ from app.control.domain.specs import (
 from app.control.rollout.rules import RolloutRules
 
 
-def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
+def read_rules(declared: Iterable[DeclaredObject]) -> RolloutRules:
     """Returns what nodes have, services need and profiles say."""
     memory: dict[str, float] = {}
     types: dict[str, str] = {}
