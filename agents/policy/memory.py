@@ -80,11 +80,10 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The next moves. `short_gib`: memory still missing after all preemptible jobs have stopped."""
+    """The next moves."""
 
     stop: tuple[str, ...] = ()
     bring_back: tuple[str, ...] = ()
-    short_gib: float = 0.0
 
 
 def headroom_gib(device: DeviceMemory, settings: MemorySettings) -> float:
@@ -131,9 +130,7 @@ def guard(
         ]
         going = choose_fewest(candidates, missing - coming_free)
         stopped += tuple(Stopped(job.instance, job.limit_gib, job.priority, now) for job in going)
-        short = missing - coming_free - sum(job.reach_gib for job in going)
-        moves = Moves(tuple(job.instance for job in going), (), short if short > LEAST_SHORTAGE_GIB else 0.0)
-        return Guard(stopped, short_since=since), moves
+        return Guard(stopped, short_since=since), Moves(tuple(job.instance for job in going))
     gone = [job for job in stopped if all(holder.instance != job.instance for holder in holders)]
     back = choose_returning(gone, -missing - settings.back_gib)
     if not back:

@@ -159,7 +159,7 @@ def _accuracies(problem: Problem, plan: Plan) -> dict[str, float]:
 
     found = {}
     for name in problem.services:
-        mean, _ = mean_accuracy((line for line in plan.instances if line.service == name), problem)
+        mean = mean_accuracy((line for line in plan.instances if line.service == name), problem)
         if mean is not None:
             found[name] = mean
     return found

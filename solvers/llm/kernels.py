@@ -120,7 +120,7 @@ def serve(
     held = 0  # by the requests that decode
     following = 0  # the next request to arrive
     part, part_done = -1, 0  # the request whose prompt is computed in part, and how many tokens of it
-    now = busy = area = held_area = held_squares = 0.0
+    now = busy = area = 0.0
     peak = 0
     late = slow = lost = 0.0
     while True:
@@ -196,9 +196,6 @@ def serve(
         now += ms
         busy += ms
         area += ms * running
-        middle = most_held - space + 0.5 * size * (steps - 1)
-        held_area += ms * middle
-        held_squares += ms * middle * middle
         iteration += steps
         held += size * steps
         while size > 0 and heap[0] >> SHIFT == iteration:
@@ -230,4 +227,3 @@ def serve(
             totals[5] = 1.0
             break
     totals[0], totals[1], totals[2], totals[3], totals[4] = iteration, busy, now, peak, area
-    totals[6], totals[7] = held_area, held_squares

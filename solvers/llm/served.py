@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from math import inf, sqrt
+from math import inf
 from typing import TypeVar
 
 import numpy as np
@@ -40,8 +40,6 @@ class ServedStream:
     peak_kv_tokens: int
     mean_sequences: float  # that run, over time
     too_long: int  # requests that do not fit into memory alone: nothing serves them
-    mean_kv_tokens: float  # held, over time
-    kv_deviation: float  # its standard deviation over time
 
     @property
     def preemptions(self) -> int:
@@ -61,7 +59,7 @@ def serve_stream(
     fits = stream.inputs + stream.outputs <= limits.kv_tokens
     served_part = stream if fits.all() else stream.of(fits)
     count = len(served_part.arrivals)
-    first, last, totals = np.zeros(count), np.zeros(count), np.zeros(8)
+    first, last, totals = np.zeros(count), np.zeros(count), np.zeros(6)
     preempted = np.zeros(count, dtype=np.int64)
     unit_ms = 1000.0 / rate_per_second
     serve(
@@ -79,7 +77,7 @@ def serve_stream(
         _insert_too_long(tpot, fits, inf),
         _insert_too_long(preempted, fits, 0),
         int(totals[0]), float(totals[1]), end, int(totals[3]), float(totals[4]) / end,
-        int((~fits).sum()), float(totals[6]) / end, sqrt(max(0.0, totals[7] / end - (totals[6] / end) ** 2)),
+        int((~fits).sum()),
     )  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from agents.talk.copy_client import CopyReply
 from agents.templates import Filled, Probe
 
 SILENCE = CopyReply(False, 0, why="no process answers")
-OBEDIENT = Behaviour()
 
 
 class SimulatedRuntime:

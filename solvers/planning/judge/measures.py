@@ -18,23 +18,22 @@ class PlanMeasures:
     gpus_per_hour: float  # money
     energy_kwh: float  # of GPUs that services run on: idle, and services' busy watts
     accuracy: float | None  # over all requests; None where nothing is served
-    served_per_second: float
 
 
 def measure(problem: Problem, plan: Plan) -> PlanMeasures:
     """Returns the measures of a plan, whatever the problem's objective is."""
-    accuracy, served = mean_accuracy(plan.instances, problem)
-    return PlanMeasures(_resource(problem, plan, 1.0, 0.0), _resource(problem, plan, 0.0, 1.0), accuracy, served)
+    accuracy = mean_accuracy(plan.instances, problem)
+    return PlanMeasures(_resource(problem, plan, 1.0, 0.0), _resource(problem, plan, 0.0, 1.0), accuracy)
 
 
-def mean_accuracy(lines: Iterable[Instance], problem: Problem) -> tuple[float | None, float]:
-    """Returns the mean accuracy of the requests that these instances serve, and how many a second they are."""
+def mean_accuracy(lines: Iterable[Instance], problem: Problem) -> float | None:
+    """Returns the mean accuracy of the requests that these instances serve; None if they serve none."""
     known = {
         (model, variant.name): variant.accuracy for model, variants in problem.models.items() for variant in variants
     }
     rates = [(line.rate_per_second, known[problem.services[line.service].model, line.variant]) for line in lines]
     served = fsum(rate for rate, _ in rates)
-    return (fsum(rate * accuracy for rate, accuracy in rates) / served if served > 0 else None), served
+    return fsum(rate * accuracy for rate, accuracy in rates) / served if served > 0 else None
 
 
 def _resource(problem: Problem, plan: Plan, money: float, kwh: float) -> float:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from solvers.forecast.contest import Contest
-from solvers.forecast.margins import PastErrors
+from solvers.forecast.contest import Contest, PastErrors
 
 DAY = 48  # steps
 QUANTILE = 0.9

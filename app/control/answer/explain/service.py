@@ -118,7 +118,7 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
             f"its requests come in bursts: counted over {service.slo_ms:g} ms, their variance is {index:.3g} times"
             " their mean; each instance carries less than it would of steady arrivals"
         )
-    mean, _ = mean_accuracy(why.instances, problem)
+    mean = mean_accuracy(why.instances, problem)
     if mean is not None and (service.mean_accuracy or len({line.variant for line in why.instances}) > 1):
         promised = f"; promised are {service.mean_accuracy:g} or more" if service.mean_accuracy else ""
         sentences.append(f"its requests have a mean accuracy of {mean:.4g} by {_variants(why)}{promised}")

@@ -120,7 +120,7 @@ def _accurate(problem: Problem, cheap: Plan, solve: Solve) -> Iterator[Plan]:
 def _halfway(problem: Problem, cheap: Plan) -> Iterator[tuple[str, Service]]:
     """Yields services that promise a mean accuracy between that of the cheap plan and their best."""
     for name, service in problem.services.items():
-        mean, _ = mean_accuracy((line for line in cheap.instances if line.service == name), problem)
+        mean = mean_accuracy((line for line in cheap.instances if line.service == name), problem)
         best = _most_accurate(problem, service).variants
         known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
         most = max((known[variant] for variant in best), default=0.0)

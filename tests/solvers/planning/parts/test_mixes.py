@@ -64,7 +64,7 @@ def cost(plan: Plan) -> float:
 
 
 def mean(problem: Problem, plan: Plan) -> float:
-    found, _ = mean_accuracy(plan.instances, problem)
+    found = mean_accuracy(plan.instances, problem)
     assert found is not None
     return found
 
