@@ -100,13 +100,9 @@ def fill(
     kept_clock = np.ones(count_pools)
     kept_count = np.zeros(count_pools, dtype=np.int64)
     done = 0
-    activate(w, need, s)
-    services = need.shape[0]
-    left, wanted = 0, 0.0
-    for service in range(services):
-        if need[service] > 0.0:
-            left += 1
-            wanted += prices[service] * need[service]
+    left, wanted = activate(w, need, s), 0.0
+    for service in s.needed[:left]:
+        wanted += prices[service] * need[service]
     while left > 0 and done < filled.shape[0]:
         pool = -1
         for q in range(count_pools):

@@ -18,8 +18,8 @@ MOST_APART = 3  # GPUs at once
 NOISE = 0.1  # of prices, from try to try
 MORE_IS_WORTH = 0.4  # of its price, at most, when a GPU is filled: what is carried beyond the need
 LOOKS = 30  # for a GPU that is worth little
-TIMES = 30  # to look for each other GPU
-STRANGERS = 0.1  # of them, though they share no service with the first
+TIMES = 10  # to look for each other GPU
+STRANGERS = 0.3  # of the others may be any GPU; the rest held a service of the first
 URGENT = 100.0  # times its price, at most, for a service that got too little
 SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
 
@@ -91,13 +91,39 @@ def list_used(b: Board, pools: Pools, used: Ints) -> int:
     return count
 
 
-@njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1), inner=True)
-def neighbourhood(
-    w: TableArrays, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, into: Ints
-) -> int:
-    """Chooses the GPUs to empty: one that is worth little for its price, and others that share its services.
+@njit((WORLD, BOARD, I1, I1, I1), inner=True)
+def list_holders(w: TableArrays, b: Board, used: Ints, starts: Ints, holders: Ints) -> None:
+    """Lists the GPUs with residents of each service, from starts[service]; a GPU once for each of these residents."""
+    starts[:] = 0
+    for gpu in used:
+        for i in range(b.count[gpu]):
+            starts[w.offer_service[b.offer[gpu, i]]] += 1
+    for service in range(1, starts.shape[0]):  # now where each one ends; entering them makes it where they begin
+        starts[service] += starts[service - 1]
+    for gpu in used:
+        for i in range(b.count[gpu]):
+            service = w.offer_service[b.offer[gpu, i]]
+            starts[service] -= 1
+            holders[starts[service]] = gpu
 
-    `used` lists the GPUs with residents.
+
+@njit(I8(WORLD, BOARD, I8, I1, I1), inner=True)
+def find_holder(w: TableArrays, b: Board, gpu: int, starts: Ints, holders: Ints) -> int:
+    """Returns a GPU that held a service of this one when holders were listed, and still has residents."""
+    service = w.offer_service[b.offer[gpu, np.random.randint(b.count[gpu])]]
+    listed = starts[service + 1] - starts[service]
+    found = int(holders[starts[service] + np.random.randint(listed)]) if listed > 0 else gpu
+    return found if b.count[found] > 0 else gpu
+
+
+@njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1, I1, I1), inner=True)
+def neighbourhood(
+    w: TableArrays, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, starts: Ints,
+    holders: Ints, into: Ints,
+) -> int:  # fmt: skip
+    """Chooses the GPUs to empty: one that is worth little for its price, and others, most of which share its services.
+
+    `used` lists the GPUs with residents, `holders` those of each service, as they were when the turn began.
     """
     n = used.shape[0]
     first, least = -1, np.inf
@@ -113,21 +139,17 @@ def neighbourhood(
             first, least = gpu, worth
     into[0] = first
     count = 1
-    tries = 0
-    while count < size and tries < TIMES * size:
-        tries += 1
-        gpu = used[np.random.randint(n)]
+    for _ in range(TIMES * size):
+        if count == size:
+            break
+        if np.random.random() < STRANGERS:
+            gpu = used[np.random.randint(n)]
+        else:
+            gpu = find_holder(w, b, first, starts, holders)
         taken = False
         for place in range(count):
             taken = taken or into[place] == gpu
-        if taken:
-            continue
-        shares = tries > TIMES * size * 2 // 3  # hardly any GPU does
-        for i in range(b.count[gpu]):
-            for j in range(b.count[first]):
-                if w.offer_service[b.offer[gpu, i]] == w.offer_service[b.offer[first, j]]:
-                    shares = True
-        if shares or np.random.random() < STRANGERS:
+        if not taken:
             into[count] = gpu
             count += 1
     return count
@@ -158,6 +180,9 @@ def improve(
     touched, is_touched = np.zeros(services, dtype=np.int64), np.zeros(services, dtype=np.int64)
     before, after = np.zeros(2), np.zeros(2)
     standing = list_used(b, pools, used)
+    starts = np.zeros(services + 1, dtype=np.int64)
+    holders = np.zeros(b.count[used[:standing]].sum(), dtype=np.int64)
+    list_holders(w, b, used[:standing], starts, holders)
     price_unserved(w, b, short)
     total, left_short, lacking = 0.0, 0, 0
     may_lack, lacks = floor == 0.0, np.zeros(services, dtype=np.int64)
@@ -172,7 +197,8 @@ def improve(
     for _ in range(tries):
         if standing == 0:
             break
-        count = neighbourhood(w, b, pools, prices, extra, np.random.randint(2, MOST_APART + 1), used[:standing], apart)
+        size = np.random.randint(2, MOST_APART + 1)
+        count = neighbourhood(w, b, pools, prices, extra, size, used[:standing], starts, holders, apart)
         concerned = left_short
         paid = 0.0
         for place in range(count):
@@ -225,17 +251,23 @@ def improve(
         saved = paid + before[0] - pays - after[0]
         if saved + SPARE_IS_WORTH * (after[1] - before[1]) > heat * np.log(1.0 - np.random.random()) + 1e-12:
             total += saved
+            changes_lacking, keeps_gpus = False, done == count
             for place in range(concerned):
-                short[touched[place]] = need[touched[place]]
-            standing = list_used(b, pools, used)
-            if may_lack:
+                service = touched[place]
+                changes_lacking = changes_lacking or (short[service] > 0.0) != (need[service] > 0.0)
+                short[service] = need[service]
+            for place in range(count):
+                keeps_gpus = keeps_gpus and b.count[apart[place]] > 0
+            if may_lack and changes_lacking:
                 lacking = 0
                 for service in range(services):
                     if short[service] > 0.0:
                         lacks[lacking] = service
                         lacking += 1
-            for pool in range(pools.price.shape[0]):
-                restack(b, pools, pool)
+            if not keeps_gpus:
+                standing = list_used(b, pools, used)
+                for pool in range(pools.price.shape[0]):
+                    restack(b, pools, pool)
         else:
             for place in range(done):
                 clear(w, b, filled[place])

@@ -39,8 +39,10 @@ class PatternScratch(NamedTuple):
     choice: Ints  # [turn, place]
     item: Ints  # [place] of SM% that may be chosen, the fewest first
     gain: Floats  # [place] what each of them earns
-    active: Ints  # offers that are needed, site by site, group by group
-    active_start: Ints  # [groups of all sites + 1]
+    needed: Ints  # services that need something
+    upcoming: Ints  # for each of these, the place of its next offer
+    active: Ints  # offers that are needed: those of a group from its group_start
+    active_end: Ints  # [group]
     listed: Ints  # groups with offers that are needed, site by site
     listed_start: Ints  # [sites + 1]
     alone: Ints  # offers of dedicated services that are needed, site by site
@@ -69,8 +71,10 @@ def scratch(w: TableArrays, levels: int, places: int) -> PatternScratch:
         np.zeros((groups * MOST_TURNS, places), dtype=np.int64),
         np.zeros(places, dtype=np.int64),
         np.zeros(places),
+        np.zeros(len(w.rate), dtype=np.int64),
+        np.zeros(len(w.rate), dtype=np.int64),
         np.zeros(offers, dtype=np.int64),
-        np.zeros(len(w.group_start) + 1, dtype=np.int64),
+        np.zeros(len(w.group_start), dtype=np.int64),
         np.zeros(len(w.group_start), dtype=np.int64),
         np.zeros(sites + 1, dtype=np.int64),
         np.zeros(offers, dtype=np.int64),
@@ -86,8 +90,8 @@ PATTERN: Any = numba.typeof(pattern())
 _I1 = np.zeros(1, dtype=np.int64)
 _NONE = PatternScratch(
     np.zeros((1, 1, 1, 1)), np.zeros((1, 1, 1, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.zeros(1),
-    np.zeros((1, 1), dtype=np.int64), _I1, np.zeros(1), _I1, _I1, _I1, _I1, _I1, _I1, np.zeros(1), pattern(), pattern(),
-    pattern(),
+    np.zeros((1, 1), dtype=np.int64), _I1, np.zeros(1), _I1, _I1, _I1, _I1, _I1, _I1, _I1, _I1, np.zeros(1), pattern(),
+    pattern(), pattern(),
 )  # fmt: skip
 SCRATCH: Any = numba.typeof(_NONE)
 
@@ -188,50 +192,39 @@ def watts_of(w: TableArrays, site: int, p: GpuPattern) -> float:
     return watts
 
 
-@njit((I1,), inner=True)
-def _begin(starts: Ints) -> None:
-    """Turns counts, each one place late, into where each one's entries begin; entering them makes it where they end."""
-    total = 0
-    for place in range(starts.shape[0]):
-        count = starts[place]
-        starts[place] = total
-        total += count
-
-
-@njit((WORLD, F1, SCRATCH), inner=True)
-def activate(w: TableArrays, need: Floats, s: PatternScratch) -> None:
-    """Lists the offers of services that are needed; their values are not known yet."""
-    s.stale[:, :] = 1
-    s.active_start[:] = 0
-    s.alone_start[:] = 0
-    for pass_ in range(2):  # how many of each group and site, then which
-        for service in range(need.shape[0]):
-            if need[service] <= 0.0:
-                continue
+@njit(I8(WORLD, F1, SCRATCH), inner=True)
+def activate(w: TableArrays, need: Floats, s: PatternScratch) -> int:
+    """Lists the services that need something, and their offers, whose values are not known yet; returns how many."""
+    count = 0
+    for service in range(need.shape[0]):
+        if need[service] > 0.0:
+            s.needed[count], s.upcoming[count] = service, w.service_start[service]
+            count += 1
             for at in range(w.service_start[service], w.service_start[service + 1]):
-                offer = w.service_offers[at]
-                if w.dedicated[service] == 1:
-                    place = 1
-                    while offer >= w.site_start[place]:
-                        place += 1
-                    starts, offers = s.alone_start, s.alone
-                else:
-                    place = w.offer_group[offer] + 1
-                    starts, offers = s.active_start, s.active
-                if pass_ == 1:
-                    offers[starts[place]] = offer
-                starts[place] += 1
-        if pass_ == 0:  # from counts to where each begins, one place late: the second pass moves them on
-            _begin(s.active_start)
-            _begin(s.alone_start)
-    listed = 0
+                group = w.offer_group[w.service_offers[at]]
+                s.active_end[group] = w.group_start[group]
+    listed, alone = 0, 0
     for site in range(s.listed_start.shape[0] - 1):
-        s.listed_start[site] = listed
-        for group in range(w.site_group[site], w.site_group[site + 1]):
-            if s.active_start[group] < s.active_start[group + 1]:
-                s.listed[listed] = group
-                listed += 1
-    s.listed_start[-1] = listed
+        s.listed_start[site], s.alone_start[site] = listed, alone
+        for place in range(count):
+            service, at = s.needed[place], s.upcoming[place]
+            while at < w.service_start[service + 1] and w.service_offers[at] < w.site_start[site + 1]:
+                offer = w.service_offers[at]
+                group = w.offer_group[offer]
+                at += 1
+                if w.dedicated[service] == 1:
+                    s.alone[alone] = offer
+                    alone += 1
+                    continue
+                if s.active_end[group] == w.group_start[group]:
+                    s.listed[listed] = group
+                    s.stale[site, group - w.site_group[site]] = 1
+                    listed += 1
+                s.active[s.active_end[group]] = offer
+                s.active_end[group] += 1
+            s.upcoming[place] = at
+    s.listed_start[-1], s.alone_start[-1] = listed, alone
+    return count
 
 
 @njit((WORLD, I8, I8, F1, F1, F8, F3, I8, I8, SCRATCH), inner=True)
@@ -247,7 +240,7 @@ def revalue(
         for x in range(places):
             value[x] = 0.0
             argument[x] = -1
-        for at in range(s.active_start[group], s.active_start[group + 1]):
+        for at in range(w.group_start[group], s.active_end[group]):
             offer = s.active[at]
             service = w.offer_service[offer]
             wanted, price = need[service], prices[service]
