@@ -19,7 +19,7 @@ NOISE = 0.1  # of prices, from try to try
 MORE_IS_WORTH = 0.4  # of its price, at most, when a GPU is filled: what is carried beyond the need
 LOOKS = 30  # for a GPU that is worth little
 TIMES = 10  # to look for each other GPU
-STRANGERS = 0.3  # of the others may be any GPU; the rest held a service of the first
+STRANGERS = 0.5  # of the others may be any GPU; the rest held a service of the first
 URGENT = 100.0  # times its price, at most, for a service that got too little
 SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
 
