@@ -51,7 +51,7 @@ def test_a_paused_plan_stays_in_force_while_load_rises_and_a_node_is_lost(databa
         (last,) = rows(simulation, "SELECT reason, message FROM cycle ORDER BY at DESC LIMIT 1")
         assert last.reason == "rollout_paused"
         assert last.message.startswith(f"a person has paused plan {generation}; ")
-        assert "shop/a lacks " in last.message
+        assert "shop/a is short of " in last.message
         assert rows(simulation, "SELECT count(*) FROM event WHERE reason = 'node_lost'") == [(1,)]
         (found,) = rows(simulation, "SELECT status FROM object WHERE kind = 'Service' AND name = 'a'")
         assert {item["type"]: item["status"] for item in found.status["conditions"]}["Planned"] == "False"
