@@ -23,7 +23,7 @@ from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.search.workshop import Workshop, tabulated, usual_levels
 
-DRIFT_SHARE = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
+DRIFT_SHARE = 0.0125  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
 ROUNDS = 6  # of pricing
 GUESS_SM_PERCENT = 4  # step width of the rates by which room is guessed
 HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change is valid

@@ -15,7 +15,7 @@ from tests.support.soak import SOAK
 ROUNDS = 20
 MOST_DRIFT = 0.02
 # GPUs, services, seed, times the fleet; the load of a family is 0.8, and a large service that grows may not find room.
-# More than 66 GPUs are in use in each: with fewer, one GPU is more than the drift that is let go, and a full plan is
+# More than 80 GPUs are in use in each: with fewer, one GPU is more than the drift that is let go, and a full plan is
 # always due.
 SIZES = [(200, 60, 1, 2), (200, 60, 4, 1), (400, 200, 0, 2), (600, 180, 1, 2)]
 if SOAK:
