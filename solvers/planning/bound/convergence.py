@@ -35,7 +35,6 @@ class ConvergenceTuning:
     even_steps: int = 10  # towards where every service breaks even, before families become smaller
     first_gap_share: float = 0.03  # so close, smaller families and finer classes prove more than better prices
     steps_at_a_time: int = 64  # ways of rounding rates that are added together
-    few_services: int = 130  # of more, rates are rounded when the prices have converged without
     step_goal_share: float = 2e-3  # the goal after that
     step_gain_share: float = 3e-4  # what those added last should prove before others are
     refute_rounds: int = 60  # for one choice of GPUs
@@ -53,8 +52,6 @@ class Convergence:
         f = search.fleet
         self.search = search
         self.master = BoundMaster(f)
-        # steps are added before the prices have converged
-        self.is_early = is_continued or len(f.need) <= TUNING.few_services
         self.sizes = [] if is_continued else [size for size in TUNING.families if 2 * size <= len(f.need)]
         self.sizes.append(len(f.need))
         self.goal = TUNING.step_goal_share if is_continued else TUNING.first_gap_share
@@ -151,14 +148,13 @@ class Convergence:
             master.rebuild(patterns, s.centre, families(f, size))
         elif self.sizes:
             master.rebuild(patterns, s.centre, master.family)
-        elif (self.is_early and not is_slow and self._add_steps()) or has_finer_classes:
+        elif (not is_slow and self._add_steps()) or has_finer_classes:
             master.rebuild(patterns, s.centre, master.family)
             if not is_slow:
                 self.goal = max(0.5 * self.goal, TUNING.last_gap_share)
         elif self.goal > TUNING.last_gap_share and not is_slow:
             self.goal = TUNING.last_gap_share
         elif self._add_steps():
-            self.is_early = True
             self.goal = TUNING.step_goal_share
             master.rebuild(patterns, s.centre, master.family)
         else:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.bound.lines import full_ratios, sharpened
+from solvers.planning.bound.lines import full_ratios
 from solvers.planning.bound.market import (
     SEARCH_TURNS,
     ClassPattern,
@@ -180,21 +180,6 @@ def scale_prices(f: BoundFleet, evaluation: PriceEvaluation) -> tuple[float, flo
         if bound > best:
             best, by = bound, float(factor)
     return by, best
-
-
-def sharpen(f: BoundFleet, p: ClassPattern) -> ClassPattern:
-    """Returns a pattern with the lowest rates that its class allows: lines may still be those of a wider class."""
-    if p.place < 0:
-        return p
-    m = f.markets[p.market]
-    c = m.classes[p.place]
-    sharpened(
-        f.world, f.full_ratio, f.shared_need, f.spare_need, m.first, c.lo, c.hi, p.offers, p.sms, c.at_lo, c.at_hi,
-        c.spare_lo, c.spare_hi,
-    )  # fmt: skip
-    rows = p.offers - m.first
-    rates = (c.at_hi if p.end else c.at_lo)[rows, p.sms].astype(np.float64)
-    return replace(p, rates=rates, spare=c.spare_of(rows, p.sms, p.end))
 
 
 def part(f: BoundFleet, m: Market, c: GpuClass, of: tuple[float, float], prices: Floats) -> tuple[GpuClass, int]:

@@ -140,6 +140,23 @@ def lines(
                 spare_lo[place, x], spare_hi[place, x] = np.float32(ends[0]), np.float32(ends[1])
 
 
+@njit((H2, I1, F2, F8, F8, F8, F8, H2, H2, H2, H2))
+def narrowed(
+    there: Any, profile: Ints, pressure: Floats, hi: float, first: float, last: float, least: float, at_lo: Any,
+    at_hi: Any, into_lo: Any, into_hi: Any,
+) -> None:  # fmt: skip
+    """Writes what lines are worth at two parts of their width, and at least `least`; 0 where no offer can be."""
+    for offer in range(at_lo.shape[0]):
+        row = profile[offer]
+        for x in range(SM):
+            low, high = 0.0, 0.0
+            if there[offer, x] > 0.0 and pressure[row, x] <= hi:
+                left, right = float(at_lo[offer, x]), float(at_hi[offer, x])
+                low = max((left * (1.0 - first) + right * first) * UP, least)
+                high = max((left * (1.0 - last) + right * last) * UP, least)
+            into_lo[offer, x], into_hi[offer, x] = np.float32(low), np.float32(high)
+
+
 @njit((WORLD, F2, F1, F1, I8, I8, I8, F8, F8, F8, H2, H2, H2, H2, F1), inner=True)
 def lowered(
     w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, offer: int, place: int, x: int, clock: float,
@@ -218,18 +235,24 @@ def finer(
     return looked
 
 
-@njit((WORLD, F2, F1, F1, I8, F8, F8, I1, I1, H2, H2, H2, H2), makes_arrays=True)
+@njit((WORLD, F2, F1, F1, I8, F8, F8, I1, I1, I1, I1, H2, H2, H2, H2, F1, F1), makes_arrays=True)
 def sharpened(
     w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, first: int, lo: float, hi: float,
-    offers: Ints, sms: Ints, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any,
+    start: Ints, offers: Ints, sms: Ints, end: Ints, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any,
+    rates: Floats, spare: Floats,
 ) -> None:  # fmt: skip
-    """Lowers the lines of these residents, which may be those of a wider class."""
+    """Lowers the lines of a class's patterns, which may be those of a wider class, and writes what residents carry."""
     ends = np.empty(2)
-    for i in range(offers.shape[0]):
-        lowered(
-            w, full_ratio, need, spare_need, offers[i], offers[i] - first, sms[i], 1.0, lo, hi, at_lo, at_hi, spare_lo,
-            spare_hi, ends,
-        )  # fmt: skip
+    for column in range(start.shape[0] - 1):
+        for i in range(start[column], start[column + 1]):
+            place, x = offers[i] - first, sms[i]
+            lowered(
+                w, full_ratio, need, spare_need, offers[i], place, x, 1.0, lo, hi, at_lo, at_hi, spare_lo, spare_hi,
+                ends,
+            )  # fmt: skip
+            rates[i] = at_hi[place, x] if end[column] else at_lo[place, x]
+            if place < spare_lo.shape[0]:
+                spare[i] = spare_hi[place, x] if end[column] else spare_lo[place, x]
 
 
 @njit((I8, F1, F1), inner=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.bound import kernels
-from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
+from solvers.planning.bound.lines import TINY, alone, finer, lines, narrowed
 from solvers.planning.bound.step_lines import steps_earned
 from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.search.arrays import TableArrays
@@ -33,8 +33,6 @@ class GpuClass:
     spare_lo: Lines  # what could be carried when a node is lost; without rows where no service must survive that
     spare_hi: Lines
     own: Floats  # (price of pressure, of memory, worth)
-    earned_lo: Floats  # [profile, SM%] at the prices last looked at
-    earned_hi: Floats
 
     def spare_of(self, rows: Ints, sms: Ints, end: int) -> Floats:
         """Returns what residents could carry at an end of the class when a node is lost; 0 where none must."""
@@ -87,22 +85,29 @@ class Market:
 
 @dataclass(frozen=True)
 class KnapsackScratch:
-    """The arrays that knapsacks write on."""
+    """The arrays that knapsacks write on; those of a row a profile are shared by all classes."""
 
+    earned_lo: Floats  # [profile, SM%] at the ends of the class last looked at
+    earned_hi: Floats
     values: Floats
     best: Floats
     got_profile: Ints
     got_sm: Ints
     about: Floats
+    offers: Ints  # of the residents of each answer
+    rates: Floats
+    spare: Floats
 
 
 def scratch(markets: list[Market]) -> KnapsackScratch:
     groups = max((len(m.turns) for m in markets), default=0)
     layers = max((int(m.turns.sum()) for m in markets), default=0)
+    rows = max((len(m.memory_gib) for m in markets), default=0)
     seen = 2 * SEARCH_TURNS
     return KnapsackScratch(
-        np.zeros((max(groups, 1), SM)), np.zeros((layers + 1, SM)), np.zeros((seen, SM), dtype=np.int64),
-        np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, 5)),
+        np.zeros((rows, SM)), np.zeros((rows, SM)), np.zeros((max(groups, 1), SM)), np.zeros((layers + 1, SM)),
+        np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, 5)),
+        np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, SM)), np.zeros((seen, SM)),
     )  # fmt: skip
 
 
@@ -186,16 +191,11 @@ def new_class(
     w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, m: Market, lo: float, hi: float
 ) -> GpuClass:
     """Makes a class with its lines; dedicated services have need 0 here, and all that may be lost no spare need."""
-    count, rows = m.last - m.first, len(m.memory_gib)
+    count = m.last - m.first
     spare = count if spare_need.any() else 0
     ends = [np.zeros((size, SM), np.float32) for size in (count, count, spare, spare)]
-    made = _class((lo, hi), ends, np.zeros(3), rows)
     lines(w, full_ratio, need, spare_need, m.first, m.last, 1.0, lo, hi, *ends)
-    return made
-
-
-def _class(of: tuple[float, float], ends: list[Lines], own: Floats, rows: int) -> GpuClass:
-    return GpuClass(*of, ends[0], ends[1], ends[2], ends[3], own, np.zeros((rows, SM)), np.zeros((rows, SM)))
+    return GpuClass(lo, hi, ends[0], ends[1], ends[2], ends[3], np.zeros(3))
 
 
 def part_of_class(
@@ -204,19 +204,16 @@ def part_of_class(
 ) -> tuple[GpuClass, int]:  # fmt: skip
     """Returns a part of a class, with finer lines where that counts, and how many lines it looked at."""
     lo, hi = of
-    is_there = (c.at_lo > 0) & (m.pressure[m.profile] <= hi)
+    first, last = (lo - c.lo) / (c.hi - c.lo), (hi - c.lo) / (c.hi - c.lo)
     ends: list[Lines] = []
     for left, right, least in ((c.at_lo, c.at_hi, TINY), (c.spare_lo, c.spare_hi, 0.0)):
-        for at in (lo, hi):
-            share = (at - c.lo) / (c.hi - c.lo)
-            found = left * (1 - share) + right.astype(np.float64) * share
-            ends.append(np.where(is_there[: len(left)], np.maximum(found * UP, least), 0.0).astype(np.float32))
-    made = _class((lo, hi), ends, c.own.copy(), len(c.earned_lo))
+        ends += [np.empty_like(left), np.empty_like(left)]
+        narrowed(c.at_lo, m.profile, m.pressure, hi, first, last, least, left, right, *ends[-2:])
     looked = finer(
         w, steps, full_ratio, need, spare_need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, m.pressure,
         MARGIN_SHARE, *ends,
     )  # fmt: skip
-    return made, looked
+    return GpuClass(lo, hi, ends[0], ends[1], ends[2], ends[3], c.own.copy()), looked
 
 
 def best_alone(m: Market, prices: Floats, steps: StepPrices) -> tuple[float, int]:
@@ -233,6 +230,15 @@ def best_alone(m: Market, prices: Floats, steps: StepPrices) -> tuple[float, int
     return float(earned[at]) - m.share_price, at
 
 
+def draw_earned(m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, c: GpuClass) -> None:
+    """Writes what profiles earn at the ends of a class where knapsacks read it."""
+    rows = len(m.memory_gib)
+    kernels.envelopes(
+        steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.spare_lo,
+        c.spare_hi, s.earned_lo[:rows], s.earned_hi[:rows],
+    )  # fmt: skip
+
+
 def look(
     m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, enough: float, tolerance: float, turns: int
 ) -> tuple[float, list[Any]]:
@@ -243,19 +249,19 @@ def look(
     found: list[Any] = []
     worths, turns_left = np.zeros(len(m.classes)), np.full(len(m.classes), turns)
     for place, c in enumerate(m.classes):
-        kernels.envelopes(
-            steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.spare_lo,
-            c.spare_hi, c.earned_lo, c.earned_hi,
-        )  # fmt: skip
+        draw_earned(m, prices, steps, s, c)
         found += search(m, prices, steps, s, place, enough, tolerance, 1)
         worths[place] = c.own[2]
-    floor = max(enough, best_alone(m, prices, steps)[0])
+    floor, drawn = max(enough, best_alone(m, prices, steps)[0]), len(m.classes) - 1
     while len(worths):
         place = int(np.argmax(worths))
         if worths[place] <= floor or turns_left[place] <= 0:
             break
         rest = np.delete(worths, place)
         target = max(floor, float(rest.max(initial=0.0)) - tolerance)
+        if place != drawn:
+            draw_earned(m, prices, steps, s, m.classes[place])
+            drawn = place
         found += search(m, prices, steps, s, place, target, tolerance, SEARCH_TURNS)
         turns_left[place] -= SEARCH_TURNS
         if m.classes[place].own[2] >= worths[place]:
@@ -268,33 +274,24 @@ def search(
     m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, place: int, target: float, tolerance: float,
     most: int,
 ) -> list[Any]:  # fmt: skip
-    """Improves the own prices of a class; returns the patterns found."""
-    c = m.classes[place]
+    """Improves the own prices of a class, whose earnings are drawn; returns the patterns found."""
+    c, rows = m.classes[place], len(m.memory_gib)
     count = kernels.worth(
-        c.earned_lo, c.earned_hi, m.group, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle, m.room_gib,
-        m.share_price, m.scale, target, tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm, s.about,
+        s.earned_lo[:rows], s.earned_hi[:rows], m.group, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle,
+        m.room_gib, m.share_price, m.scale, target, tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm,
+        s.about,
     )  # fmt: skip
     if c.own[2] < COLUMN_SHARE * target:
         return []  # no price nearby makes it decide
-    return [
-        pattern(m, prices, steps, place, int(s.about[i, 4]), s.got_profile[i, :n], s.got_sm[i, :n], s.about[i])
-        for i in range(count)
-        if (n := int(s.about[i, 0])) > 0
-    ]
-
-
-def pattern(
-    m: Market, prices: Floats, steps: StepPrices, place: int, end: int, rows: Ints, sms: Ints, about: Floats
-) -> ClassPattern:
-    """Makes a column of a knapsack's answer."""
-    c = m.classes[place]
-    rates = c.at_hi if end else c.at_lo
-    offers = np.zeros(len(rows), dtype=np.int64)
-    kernels.winners(
+    kernels.residents(
         steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.spare_lo,
-        c.spare_hi, rows, sms, end, offers,
+        c.spare_hi, count, s.about, s.got_profile, s.got_sm, s.offers, s.rates, s.spare,
     )  # fmt: skip
-    return ClassPattern(
-        m.number, place, end, offers + m.first, sms.copy(), rates[offers, sms].astype(np.float64),
-        c.spare_of(offers, sms, end), m.idle + float(about[1]), float(about[2]), float(about[3]),
-    )  # fmt: skip
+    return [
+        ClassPattern(
+            m.number, place, int(end), s.offers[i, : int(n)] + m.first, s.got_sm[i, : int(n)].copy(),
+            s.rates[i, : int(n)].copy(), s.spare[i, : int(n)].copy(), m.idle + pressed, held, used,
+        )
+        for i, (n, pressed, held, used, end) in enumerate(s.about[:count].tolist())
+        if n > 0
+    ]  # fmt: skip

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Any
 
 import highspy
 import numpy as np
 
-from solvers.planning.bound.fleet import BoundFleet, sharpen
-from solvers.planning.bound.market import ClassPattern
-from solvers.planning.bound.step_lines import step_line
+from solvers.planning.bound.columns import write_columns
+from solvers.planning.bound.fleet import BoundFleet
+from solvers.planning.bound.lines import sharpened
+from solvers.planning.bound.market import ClassPattern, Market
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.step_prices import rounded
 
 INF = highspy.kHighsInf
+CLASS = attrgetter("market", "place")  # of a pattern
 
 
 WIDE_FACTOR = 1.15  # prices that the master may name are within this factor of those that have proved themselves
 WIDEST_FACTOR = 1.5
+FEW_SERVICES = 130  # of so many, the prices of steps may be any: they settle soon
+STEP_WIDE_SHARE = 0.1  # of a service's money: prices of steps are within so much of those that have proved themselves
+STEP_WIDEST_SHARE = 0.5
+STEP_FACTOR = 1.25
 
 PRIMAL, DUAL = 4, 1  # HiGHS's numbers of its simplex strategies: columns are added, so the basis stays primal feasible
 
@@ -39,6 +46,7 @@ class BoundMaster:
         self.columns: list[ClassPattern] = []
         self.known: set[tuple[int, int, int, bytes, bytes]] = set()
         self.idle_rounds: Ints = np.zeros(0, dtype=np.int64)
+        self.is_step_boxed = len(f.need) > FEW_SERVICES
 
     def rebuild(self, patterns: list[ClassPattern], centre: Floats, family: Ints) -> None:
         """Starts over with the present classes, these columns, and prices in proportion to these."""
@@ -48,15 +56,16 @@ class BoundMaster:
         self.money = np.bincount(family, self.shape * f.need, minlength=self.families)
         self.part = self.shape / self.money[family]  # of a family's money, by a request a second
         self.wide = np.full(self.families, WIDE_FACTOR)
+        self.step_wide = np.full(len(f.steps), STEP_WIDE_SHARE)
         self._box(centre)
         services, markets = self.families, len(f.markets)
         self.class_row = np.cumsum([services + markets, *(2 * len(m.classes) for m in f.markets)])
         steps = f.steps
         self.step_row = int(self.class_row[-1])
         rows = self.step_row + len(steps)
-        self.step_rows: dict[int, list[int]] = {}
-        for place, service in enumerate(steps.service):
-            self.step_rows.setdefault(int(service), []).append(place)
+        self.step_order = np.argsort(steps.service, kind="stable")
+        self.step_start = np.searchsorted(steps.service[self.step_order], np.arange(len(f.need) + 1))
+        self.most_steps = int(np.diff(self.step_start).max(initial=0))
         low, high = np.full(rows, -INF), np.zeros(rows)
         low[:services], high[:services] = 1.0, INF
         low[self.step_row :], high[self.step_row :] = 1.0, INF
@@ -67,19 +76,21 @@ class BoundMaster:
         for m in f.markets:
             of[m.pools] = services + m.number
         lp = highspy.HighsLp()
-        base = 2 * services + pools
+        boxed = len(self.step_low)
+        base = 2 * (services + boxed) + pools
         lp.num_col_, lp.num_row_ = base, rows
-        lp.col_cost_ = np.concatenate([*self._edges(), f.fixed])
+        lp.col_cost_ = np.concatenate([self._edges(), f.fixed])
         lp.col_lower_ = np.zeros(base)
-        lp.col_upper_ = np.concatenate([np.full(2 * services, INF), f.count])
+        lp.col_upper_ = np.concatenate([np.full(base - pools, INF), f.count])
         lp.row_lower_, lp.row_upper_ = low, high
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         of_step = family[steps.service]
         each = [
             np.concatenate([[number], self.step_row + np.flatnonzero(of_step == number)]) for number in range(services)
         ]
-        index = [*each, *each, *of[:, None]]
-        signs = np.repeat([1.0, -1.0], [services, services + pools])
+        of_steps = self.step_row + np.arange(boxed)[:, None]
+        index = [*each, *of_steps, *each, *of_steps, *of[:, None]]
+        signs = np.repeat([1.0, -1.0], [services + boxed, services + boxed + pools])
         lp.a_matrix_.start_ = np.cumsum([0, *(len(rows) for rows in index)]).astype(np.int32)
         lp.a_matrix_.index_ = np.concatenate(index).astype(np.int32)
         lp.a_matrix_.value_ = np.repeat(signs, [len(rows) for rows in index])
@@ -90,32 +101,36 @@ class BoundMaster:
         h.setOptionValue("simplex_strategy", PRIMAL)
         h.passModel(lp)
         self.highs, self.base = h, base
-        self.columns, self.known = [], set()
-        self.idle_rounds = np.zeros(0, dtype=np.int64)
+        self.columns, self.known, self.idle_rounds = [], set(), np.zeros(0, dtype=np.int64)
         self.add(patterns)
 
     def use(self, least: Floats, most: Floats) -> None:
         """Has the patterns use so many GPUs of each pool."""
-        pools = np.arange(2 * self.families, self.base, dtype=np.int32)
+        pools = np.arange(self.base - len(self.fleet.count), self.base, dtype=np.int32)
         self.highs.changeColsBounds(len(pools), pools, least, most)
 
     def move(self, centre: Floats) -> None:
         """Looks for prices around these."""
         self._box(centre)
-        edges = np.concatenate(self._edges())
+        edges = self._edges()
         self.highs.changeColsCost(len(edges), np.arange(len(edges), dtype=np.int32), edges)
 
     def _box(self, centre: Floats) -> None:
         f = self.fleet
-        each, wide = f.money(centre) / f.need, self.wide[self.family]
+        money = f.money(centre)
+        each, wide = money / f.need, self.wide[self.family]
         self.low, self.high = np.minimum(each / wide, f.most_price), np.minimum(each * wide, f.most_price)
+        boxed = len(f.steps) if self.is_step_boxed else 0
+        of_steps = (centre[len(f.need) :] * f.steps.least)[:boxed]
+        reach = (self.step_wide * money[f.steps.service])[:boxed]
+        self.step_low, self.step_high = np.maximum(of_steps - reach, 0.0), of_steps + reach
 
-    def _edges(self) -> tuple[Floats, Floats]:
-        """Returns the cost of each family's uncovered rates, and the gain from more than all of them."""
+    def _edges(self) -> Floats:
+        """Returns the cost of what is lacking of each family's rates and of steps, and the gain from more than all."""
         need = self.fleet.need
         short = np.bincount(self.family, self.high * need, minlength=self.families).astype(np.float64)
         over = np.bincount(self.family, self.low * need, minlength=self.families).astype(np.float64)
-        return short, -over
+        return np.concatenate([short, self.step_high, -over, -self.step_low])
 
     def add(self, patterns: list[ClassPattern]) -> int:
         """Takes patterns as columns; returns how many were new.
@@ -123,72 +138,58 @@ class BoundMaster:
         Once every service has a price of its own, their lines are made as low as their classes allow.
         """
         fresh = []
-        is_fine = self.families == len(self.fleet.need)
         for p in patterns:
             key = (p.market, p.place, p.end, p.offers.tobytes(), p.sms.tobytes())
             if key not in self.known:
                 self.known.add(key)
-                fresh.append(sharpen(self.fleet, p) if is_fine else p)
+                fresh.append(p)
         if not fresh:
             return 0
-        starts, index, values, costs = [0], [], [], []
-        for p in fresh:
-            rows, entries, cost = self._column(p)
-            index.append(rows)
-            values.append(entries)
-            costs.append(cost)
-            starts.append(starts[-1] + len(rows))
+        made = [
+            self._columns(self.fleet.markets[market], place, list(group))
+            for (market, place), group in groupby(fresh, key=CLASS)
+        ]
+        counts, rows, entries, costs = [np.concatenate(each) for each in zip(*made, strict=True)]
         n = len(fresh)
         self.highs.addCols(
-            n, np.array(costs), np.zeros(n), np.full(n, INF), starts[-1], np.array(starts[:-1], dtype=np.int32),
-            np.concatenate(index).astype(np.int32), np.concatenate(values),
+            n, costs, np.zeros(n), np.full(n, INF), len(rows), (np.cumsum(counts) - counts).astype(np.int32),
+            rows.astype(np.int32), entries,
         )  # fmt: skip
-        self.columns += fresh
         self.idle_rounds = np.concatenate([self.idle_rounds, np.zeros(n, dtype=np.int64)])
         return n
 
-    def _column(self, p: ClassPattern) -> tuple[Ints, Floats, float]:
-        f = self.fleet
-        m = f.markets[p.market]
-        served = f.tables.offer_service[p.offers]
-        families, place = np.unique(self.family[served], return_inverse=True)
-        covered = np.bincount(place, p.rates * self.part[served])
-        rows: list[Any] = [families, [self.families + p.market]]
-        entries: list[Any] = [covered, [1.0]]
-        cost = float(m.energy[m.profile[p.offers - m.first], p.sms] @ p.rates)
-        if m.share_price > 0.0:
-            used = 1.0 if p.place < 0 else max(p.sm_percent / 100.0, p.memory_gib / m.room_gib)
-            cost += m.share_price * used
-        if p.place >= 0:
-            c = m.classes[p.place]
-            row = int(self.class_row[p.market]) + 2 * p.place
-            off, over = p.pressure - (c.hi if p.end else c.lo), p.memory_gib - m.room_gib
-            rows.append([row, row + 1])
-            entries.append([off, over / m.room_gib])
-        if self.step_rows:
-            filled = self._steps_filled(p, served)
-            rows.append([self.step_row + place for place in filled])
-            entries.append(list(filled.values()))
-        return np.concatenate(rows), np.concatenate(entries), cost
-
-    def _steps_filled(self, p: ClassPattern, served: Ints) -> dict[int, float]:
-        """Returns what the residents of a pattern fill of each step row, as a part of what all of the rate fills."""
-        m, steps = self.fleet.markets[p.market], self.fleet.steps
-        found: dict[int, float] = {}
-        ends = np.zeros(2)
-        for offer, x, service, rate, spare in zip(p.offers, p.sms, served, p.rates, p.spare, strict=True):
-            for place in self.step_rows.get(int(service), ()):
-                length, rise = float(steps.length[place]), float(steps.rise[place])
-                if p.place < 0:
-                    filled = rounded(rate, length, rise)
-                else:
-                    c, row = m.classes[p.place], offer - m.first
-                    own = m.pressure[m.profile[row], x]
-                    step_line(length, rise, own, c.lo, c.hi, c.at_lo[row, x], c.at_hi[row, x], ends)
-                    filled = float(ends[p.end])
-                filled += float(steps.spare[place] * spare)
-                found[place] = found.get(place, 0.0) + filled / float(steps.least[place])
-        return found
+    def _columns(self, m: Market, place: int, fresh: list[ClassPattern]) -> tuple[Ints, Ints, Floats, Floats]:
+        """Takes patterns of one class, or of dedicated services alone; returns their sizes, rows, entries and costs."""
+        f, steps, n = self.fleet, self.fleet.steps, len(fresh)
+        c = m.classes[max(place, 0)]
+        start = np.cumsum([0, *[len(p.offers) for p in fresh]])
+        offers, sms = np.concatenate([p.offers for p in fresh]), np.concatenate([p.sms for p in fresh])
+        rates, spare = np.concatenate([p.rates for p in fresh]), np.concatenate([p.spare for p in fresh])
+        end = np.array([p.end for p in fresh], dtype=np.int64)
+        if place >= 0 and self.families == len(f.need):
+            sharpened(
+                f.world, f.full_ratio, f.shared_need, f.spare_need, m.first, c.lo, c.hi, start, offers, sms, end,
+                c.at_lo, c.at_hi, c.spare_lo, c.spare_hi, rates, spare,
+            )  # fmt: skip
+            fresh = [
+                ClassPattern(
+                    p.market, place, p.end, p.offers, p.sms, rates[i:j], spare[i:j], p.pressure, p.memory_gib,
+                    p.sm_percent,
+                )
+                for p, (i, j) in zip(fresh, pairwise(start.tolist()), strict=True)
+            ]  # fmt: skip
+        self.columns += fresh
+        most = len(offers) * (1 + self.most_steps) + 3 * n
+        begin, cost = np.zeros(n + 1, dtype=np.int64), np.zeros(n)
+        row, entry = np.zeros(most, dtype=np.int64), np.zeros(most)
+        write_columns(
+            self.family, self.part, m.service, m.profile, m.pressure, m.energy, m.room_gib, m.share_price, c.lo, c.hi,
+            c.at_lo, c.at_hi, int(place < 0), m.first, start, offers, sms, end, rates, spare,
+            np.array([(p.pressure, p.memory_gib, p.sm_percent) for p in fresh]), self.step_start, self.step_order,
+            steps.length, steps.rise, steps.least, steps.spare, self.families + m.number,
+            int(self.class_row[m.number]) + 2 * place, self.step_row, begin, row, entry, cost,
+        )  # fmt: skip
+        return np.diff(begin), row[: begin[-1]], entry[: begin[-1]], cost
 
     def solve(self) -> tuple[Floats, float, int]:
         """Returns prices of rates, the value, and the simplex steps taken."""
@@ -205,9 +206,18 @@ class BoundMaster:
         duals = np.array(solution.row_dual)
         amounts = np.array(solution.col_value)
         could_rise = np.bincount(self.family, self.high < self.fleet.most_price, minlength=self.families) > 0
-        short, over = amounts[: self.families], amounts[self.families : 2 * self.families]
+        slack = amounts[: self.base - len(self.fleet.count)].reshape(2, -1)
+        short, over = slack[:, : self.families]
         hits = ((short > 1e-7) & could_rise) | (over > 1e-7)
-        self.is_boxed = bool(hits.any())
+        short, over = slack[:, self.families :]
+        step_hits = (short > 1e-7) | ((over > 1e-7) & (self.step_low > 0.0))
+        self.is_boxed = bool(hits.any() or step_hits.any())
+        if self.is_step_boxed:
+            self.step_wide = np.where(
+                step_hits,
+                np.minimum(self.step_wide * STEP_FACTOR, STEP_WIDEST_SHARE),
+                np.maximum(self.step_wide / STEP_FACTOR, STEP_WIDE_SHARE),
+            )
         self.wide = np.where(
             hits, np.minimum(self.wide**1.25, WIDEST_FACTOR), np.maximum(np.sqrt(self.wide), WIDE_FACTOR)
         )

@@ -8,6 +8,7 @@ import numpy as np
 
 from solvers.planning.bound.even import break_even
 from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at
+from solvers.planning.bound.market import draw_earned
 from solvers.planning.fleet.grids import SM, Floats
 from solvers.planning.search.prices import resource_dual
 
@@ -20,6 +21,7 @@ SOFT_SHARE = 0.03  # distance from breaking even at which a market still gets so
 def even_prices(f: BoundFleet, evaluation: PriceEvaluation, extra: Floats) -> tuple[Floats, Floats]:
     """Returns the price at which each service breaks even on each market, the others' given, and the least."""
     even = np.full((len(f.need), len(f.markets)), np.inf)
+    steps = f.priced_steps(evaluation.prices)
     for m in f.markets:
         cost = float(f.fixed[m.pools].min()) + float(extra[m.number])
         worth = float(evaluation.worth[m.number])
@@ -29,10 +31,12 @@ def even_prices(f: BoundFleet, evaluation: PriceEvaluation, extra: Floats) -> tu
         rows = len(m.turns) + 1
         before, behind = np.zeros((rows, SM)), np.zeros((rows, SM))
         for c in m.classes:
+            draw_earned(m, evaluation.prices, steps, f.scratch, c)
+            earned_lo, earned_hi = f.scratch.earned_lo[: len(m.memory_gib)], f.scratch.earned_hi[: len(m.memory_gib)]
             sigma, mu = float(c.own[0]), float(c.own[1])
             sm_price = max(m.share_price - mu * m.room_gib, 0.0) / 100.0
             fixed = max(mu * m.room_gib - m.share_price, 0.0)
-            for rates, earned, total in ((c.at_lo, c.earned_lo, c.lo), (c.at_hi, c.earned_hi, c.hi)):
+            for rates, earned, total in ((c.at_lo, earned_lo, c.lo), (c.at_hi, earned_hi, c.hi)):
                 break_even(
                     m.profile, m.energy, rates, earned, m.group, m.turns, m.added, m.memory_gib, sigma, mu, sm_price,
                     worth - fixed - sigma * (total - m.idle), f.scratch.values, before, behind, found,
