@@ -27,7 +27,7 @@ class StepPrices(NamedTuple):
 STEP_PRICES = numba.typeof(StepPrices(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1)))
 
 
-@njit(F8(F8, F8, F8))
+@njit(F8(F8, F8, F8), inner=True)
 def rounded(rate: float, length: float, rise: float) -> float:
     """Returns the steps that a rate fills: whole ones, and of the next as much as it has of the rise at its start.
 

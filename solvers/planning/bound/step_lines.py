@@ -17,7 +17,7 @@ UP = 1.0 + 1e-12  # more than float64 loses in these few operations
 MOST_KINKS = 64  # of a rounding within a line: with more, the line is flat
 
 
-@njit((F8, F8, F8, F8, F8, F8, F8, F1))
+@njit((F8, F8, F8, F8, F8, F8, F8, F1), inner=True)
 def step_line(
     length: float, rise: float, own: float, lo: float, hi: float, rate_lo: float, rate_hi: float, ends: Floats
 ) -> None:

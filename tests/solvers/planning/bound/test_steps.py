@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from benchmarks.families import family
 from solvers.planning import bound
-from solvers.planning.bound.step_lines import step_line
 from solvers.planning.fleet.grids import Floats
 from solvers.planning.problem import GpuType, Node, Problem, Profile, Service, Variant, gpu_indexes
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, solve
-from solvers.planning.step_prices import rounded
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
+from tests.solvers.planning.bound.compiled_steps import rounded, step_line
 from tests.solvers.planning.bound.test_bound import cheapest, last, problems
 from tests.support.soak import scaled
 

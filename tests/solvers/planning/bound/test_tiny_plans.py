@@ -13,8 +13,8 @@ from benchmarks.families import FAMILIES, family
 from solvers.planning import bound, exact
 from solvers.planning.problem import Problem
 from solvers.planning.search.tables import tables
-from solvers.planning.step_prices import rounded
 from solvers.planning.steps import LARGE_SHARE, RateSteps
+from tests.solvers.planning.bound.compiled_steps import rounded
 from tests.solvers.planning.bound.tiny_plans import least_cost
 from tests.support.soak import scaled
 
