@@ -97,14 +97,16 @@ def refuse(problem: Problem, *, is_short: bool) -> list[RivalPlan]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "work"), [(1, 8), (6, 21), (6, 22)])  # where the search finds a better draft
-def test_asking_others_takes_no_step_from_the_search(seed: int, work: int) -> None:
+@pytest.mark.parametrize("seed", [1, 6])
+def test_asking_others_takes_no_step_from_the_search(seed: int) -> None:
     """Something runs in the first problem, where the search begins at nothing as well."""
-    problem, budget = with_rates(random_problem(seed), SHORT_FACTOR), SolveBudget(None, work)
-    asked = find(problem, budget, alone=True, others=refuse).plan
-    plan = find(problem, budget, alone=True).plan
-    assert asked.instances == plan.instances
-    assert plan.instances != find(problem, SolveBudget(None, work - 1), alone=True).plan.instances
+    problem = with_rates(random_problem(seed), SHORT_FACTOR)
+    found = {work: find(problem, SolveBudget(None, work), alone=True).plan.instances for work in range(6, 23)}
+    better = [work for work in range(7, 23) if found[work] != found[work - 1]]  # steps that find another draft
+    assert better
+    for work in better:
+        asked = find(problem, SolveBudget(None, work), alone=True, others=refuse).plan
+        assert asked.instances == found[work], work
 
 
 def test_a_planner_that_fails_is_named_and_costs_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
