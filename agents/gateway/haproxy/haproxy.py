@@ -179,8 +179,10 @@ class Haproxy:
         self, worker: HaproxyProcess, desired: Desired, wanted: Backends, current: changes.ObservedBackends
     ) -> Backends:
         """Returns what is wanted while something may wait that not every copy admits."""
-        guard = self._known[worker.pid][0]
-        return guard.hold(wanted, current, admitting.key_servers(desired)) if guard.has_any() else wanted
+        known = self._known.get(worker.pid)  # none of a process that has come since the last change
+        if known is None or not known[0].has_any():
+            return wanted
+        return known[0].hold(wanted, current, admitting.key_servers(desired))
 
     def _knows(self, worker: HaproxyProcess, name: str) -> bool:
         return not self.master.ask(f"show map {self.folder / name}", worker).startswith(changes.NO_MAP)

@@ -69,7 +69,7 @@ def test_the_three_largest_shortfalls_are_named_and_the_others_counted(planned: 
 def test_a_plan_that_only_saves_says_how_much(planned: Snapshot) -> None:
     quiet = under_load(planned, 0.3)
     question = formulate(quiet)
-    decision = draft_changes(quiet, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
+    decision = draft_changes(quiet, question, SOLVER.solve(question.problem, seconds=SECONDS, work=4))
     assert decision.verdict
     saved = question.verdict.cost.total - decision.verdict.cost.total
     assert saved > 0

@@ -19,12 +19,16 @@ from solvers.planning.solve import SolveBudget, find
 
 @cache
 def fleet() -> tuple[Problem, Plan]:
-    """The fleet of `gpuwright up`, and its first plan, which leaves a job room beside a service."""
-    problem = build_problem(load([Path("examples/fleet.yaml")]))
-    plan = find(problem, SolveBudget(None, 1, 1), alone=True).plan
-    assert judge(problem, plan, simulate=False, keeps=keep).is_right
-    assert {placed.place for placed in plan.jobs} & {line.place for line in plan.instances}, "nothing shares a GPU"
-    return problem, plan
+    """The fleet of `gpuwright up` at so much load that its first plan has a job beside a service."""
+    declared = build_problem(load([Path("examples/fleet.yaml")]))
+    for tenths in range(10, 30):
+        rates = {name: service.rate_per_second * tenths / 10 for name, service in declared.services.items()}
+        problem = declared.with_rates(rates)
+        plan = find(problem, SolveBudget(None, 1, 1), alone=True).plan
+        assert judge(problem, plan, simulate=False, keeps=keep).is_right
+        if {placed.place for placed in plan.jobs} & {line.place for line in plan.instances}:
+            return problem, plan
+    pytest.fail("no job shares a GPU with a service")
 
 
 def test_a_plan_with_jobs_is_right_without_them() -> None:
