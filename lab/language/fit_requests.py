@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.llm.iteration import BatchingLimits, IterationCost
-from solvers.llm.sweeps.kernels import replay
+from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
+from solvers.llm.sweeps.load import ReplayedRequests, replay_requests
 
 Floats = NDArray[np.float64]
 
@@ -16,6 +17,9 @@ START = IterationCost(5.0, 0.05, 15.0, 0.05, 1e-4, 1e-6, 1.0)
 LEAST_MS = 1e-9
 PULL = 0.02  # towards the start, in logarithms: decides only what the log leaves open
 STEP = 5e-3  # of a coefficient's logarithm
+WAIT_STEPS = (0.1, 0.03, 0.01)  # likewise, where waits count: they jump, and only wide steps see where they fall
+SHAKES, SHAKE = 6, 0.3  # how often the best point so far is left for one near it, and how near, in logarithms
+SHAKE_STEPS, SHAKE_ROUNDS = (0.05, 0.01), 20
 BLOCKS = 10  # of requests whose mean waits are compared: a single wait depends on which iteration a request just missed
 SCALE_SHARE = 0.05  # errors beyond it count less
 ROUNDS = 60
@@ -32,17 +36,20 @@ class RequestLog:
     last_ms: Floats  # last token
 
 
-def replayed(log: RequestLog, limits: BatchingLimits, cost: IterationCost) -> tuple[Floats, Floats]:
-    """Returns when each request of the log gets its first and its last token from a server with these iterations."""
-    first, second, last = (np.empty(len(log.inputs)) for _ in range(3))
-    replay(
-        log.arrivals_ms.copy(), log.inputs, log.outputs, np.array(astuple(cost)), limits.sequences,
-        limits.tokens_per_iteration, float(limits.kv_tokens), 0, np.inf, first, second, last,
-    )  # fmt: skip
-    return first, last
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What a server was started with, and how many tokens its memory then held."""
+
+    limits: BatchingLimits  # of each data rank
+    form: EngineForm = field(default_factory=EngineForm)
 
 
-def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> IterationCost:
+def replay_log(log: RequestLog, engine: EngineSettings, cost: IterationCost) -> ReplayedRequests:
+    """Returns what the requests of the log get from a server with these iterations."""
+    return replay_requests(cost, engine.limits, engine.form, log.arrivals_ms, log.inputs, log.outputs)
+
+
+def fit_requests(log: RequestLog, engine: EngineSettings, learned: int) -> IterationCost:
     """Returns the cost closest to the times of the first requests; of the others it reads arrivals and lengths."""
     from scipy.optimize import least_squares
 
@@ -54,17 +61,27 @@ def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> Itera
     tpot = np.log(((log.last_ms - log.first_ms) / tokens)[part])
 
     def away(point: Floats, waits: bool) -> Floats:
-        first, last = replayed(log, limits, IterationCost(*np.exp(point).tolist()))
-        pace = np.log(((last - first) / tokens)[part]) - tpot
+        times = replay_log(log, engine, IterationCost(*np.exp(point).tolist()))
+        pace = np.log(((times.last_ms - times.first_ms) / tokens)[part]) - tpot
         found = [pace, PULL * (point - origin)]
         if waits:
-            found.append(np.log([(first - log.arrivals_ms)[block].mean() for block in blocks]) - waited)
+            found.append(np.log([(times.first_ms - log.arrivals_ms)[block].mean() for block in blocks]) - waited)
         return np.concatenate(found)
 
-    point = origin
-    for waits in (False, True):  # waits jump when a request just misses an iteration: the pace leads the way
+    def search(point: Floats, waits: bool, step: float, rounds: int = ROUNDS) -> tuple[float, Floats]:
         found = least_squares(
-            away, point, diff_step=STEP, loss="soft_l1", f_scale=SCALE_SHARE, max_nfev=ROUNDS, args=(waits,)
+            away, point, diff_step=step, loss="soft_l1", f_scale=SCALE_SHARE, max_nfev=rounds, args=(waits,)
         )
-        point = found.x
-    return IterationCost(*np.exp(point).tolist())
+        return float(found.cost), found.x
+
+    _, point = search(origin, False, STEP)  # waits jump when a request just misses an iteration: the pace leads the way
+    best = (np.inf, point)
+    for step in WAIT_STEPS:
+        best = min(best, search(best[1], True, step), key=itemgetter(0))
+    generator = np.random.default_rng(0)
+    for _ in range(SHAKES):
+        point = best[1] + generator.normal(0.0, SHAKE, len(origin))
+        for step in SHAKE_STEPS:
+            cost, point = search(point, True, step, SHAKE_ROUNDS)
+            best = min(best, (cost, point), key=itemgetter(0))
+    return IterationCost(*np.exp(best[1]).tolist())

@@ -55,6 +55,22 @@ class BatchingLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineForm:
+    """How an engine keeps its memory, composes iterations and divides its work among GPUs."""
+
+    block_tokens: int = 16  # of memory, which is given to requests in blocks
+    prefix_caching: bool = True  # a preempted request finds its blocks again where nobody has overwritten them
+    data_ranks: int = 1  # each has a queue, limits and memory of its own
+    experts: bool = False  # spread over the ranks: these step together, and each waits for the slowest
+    schedules_ahead: bool = False  # an iteration is composed when the one before it begins
+
+    def __post_init__(self) -> None:
+        for name in ("block_tokens", "data_ranks"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)} is not at least 1")
+
+
+@dataclass(frozen=True, slots=True)
 class TokenLengths:
     """The lengths of requests: both log-normal, cut at 1 and at the model's context, and independent."""
 

@@ -1,48 +1,54 @@
-"""One server's log, request by request: coefficients from the first half of the requests, the second half replayed."""
+"""Servers' logs, request by request: coefficients from the first half of the requests, the second half replayed."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lab.accuracy.accuracy_row import AccuracyRow
 from lab.data.missing_data import DataMissing
-from lab.language.fit_requests import RequestLog, fit_requests, replayed
-from solvers.llm.iteration import BatchingLimits, IterationCost
+from lab.language.fit_requests import EngineSettings, RequestLog, fit_requests, replay_log
+from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 
 FOLDER = Path("llm-logs")
 LEARNED_REQUESTS = 150
 PLAIN = "mean TPOT of the first half for every iteration"
-UNBOUNDED_TOKENS = 10**9  # memory is never the limit in this log: its KV-cache stays below a percent
+UNSTATED_TOKENS = 10**9  # a log that does not state the size of its server's memory counts as never full
+AHEAD_SINCE = (0, 14)  # releases of vLLM compose an iteration while the one before it runs
+BLOCK_TOKENS = 16
 
 
 def rows(data: Path) -> list[AccuracyRow]:
-    """Returns mean TTFT, mean TPOT and the 95th percentile of latency over the second half."""
-    name, log, limits = read_log(data)
-    cost = fit_requests(log, limits, LEARNED_REQUESTS)
-    ours = _figures(log, *replayed(log, limits, cost))
+    """Returns mean TTFT, mean TPOT and the 95th percentile of latency over the second half of each log."""
+    files = sorted((data / FOLDER).glob("*/requests.jsonl"))
+    if not files:
+        raise DataMissing(f"{data / FOLDER} has no */requests.jsonl")
+    return [row for file in files for row in judge_log(str(file.relative_to(data)), *read_log(file))]
+
+
+def judge_log(name: str, log: RequestLog, engine: EngineSettings) -> list[AccuracyRow]:
+    """Returns a log's rows."""
+    cost = fit_requests(log, engine, LEARNED_REQUESTS)
+    times, even = (replay_log(log, engine, each) for each in (cost, _measured_pace(log)))
+    ours, plain = (_figures(log, each.first_ms, each.last_ms) for each in (times, even))
     truth = _figures(log, log.first_ms, log.last_ms)
-    plain = _figures(log, *replayed(log, limits, _measured_pace(log)))
     found = []
     for place, what in enumerate(("ttft", "tpot", "p95")):
         errors = [100 * abs(each[place] / truth[place] - 1) for each in (ours, plain)]
         note = f"measured {truth[place]:.5g} ms, replayed {ours[place]:.5g} ms"
-        note += f"; learned from the first {LEARNED_REQUESTS} requests"
+        note += f"; learned from the first {LEARNED_REQUESTS} requests; {int(times.preempted.sum())} preemptions"
         count = len(log.inputs) - LEARNED_REQUESTS
         found.append(AccuracyRow(f"logs.{what}", name, count, errors[0], {PLAIN: errors[1]}, note=note))
     return found
 
 
-def read_log(data: Path) -> tuple[str, RequestLog, BatchingLimits]:
-    """Returns the log, in ms from its first arrival, and the limits of its server."""
-    files = sorted((data / FOLDER).glob("*/requests.jsonl"))
-    if not files:
-        raise DataMissing(f"{data / FOLDER} has no */requests.jsonl")
-    entries = [json.loads(line) for line in files[0].read_text().splitlines()]
-    settings = json.loads((files[0].parent / "meta.json").read_text())["engine_kwargs"]
+def read_log(file: Path) -> tuple[RequestLog, EngineSettings]:
+    """Returns the log, in ms from its first arrival, and the settings of its server."""
+    entries = [json.loads(line) for line in file.read_text().splitlines()]
     arrived, queued, first, last = (
         1e3 * np.array([entry[key] for entry in entries], float)
         for key in ("arrival_time", "queued_ts", "first_token_ts", "last_token_ts")
@@ -56,8 +62,31 @@ def read_log(data: Path) -> tuple[str, RequestLog, BatchingLimits]:
         first - offset - start,
         last - offset - start,
     )
-    limits = BatchingLimits(settings["max_num_seqs"], settings["max_num_batched_tokens"], UNBOUNDED_TOKENS)
-    return str(files[0].relative_to(data)), log, limits
+    return log, read_engine(json.loads((file.parent / "meta.json").read_text()))
+
+
+def read_engine(meta: dict[str, Any]) -> EngineSettings:
+    """Returns what the server's description says of its limits, memory and ranks."""
+    settings, cache = meta["engine_kwargs"], meta.get("kv_cache", {})
+    scheduler = meta.get("resolved_config", {}).get("scheduler_config", {})
+    release = tuple(int(part) for part in meta.get("vllm_version", "0").split(".")[:2])
+    block = cache.get("block_size") or BLOCK_TOKENS
+    blocks = cache.get("num_gpu_blocks")
+    ranks = settings.get("data_parallel_size", 1)
+    return EngineSettings(
+        BatchingLimits(
+            settings["max_num_seqs"],
+            settings["max_num_batched_tokens"],
+            (blocks - 1) * block if blocks else UNSTATED_TOKENS,  # vLLM keeps a block for itself
+        ),
+        EngineForm(
+            block,
+            bool(cache.get("enable_prefix_caching", True)),
+            ranks,
+            ranks > 1 and bool(settings.get("enable_expert_parallel")),
+            bool(scheduler.get("async_scheduling", release >= AHEAD_SINCE)),
+        ),
+    )
 
 
 def _figures(log: RequestLog, first: NDArray[np.float64], last: NDArray[np.float64]) -> tuple[float, float, float]:

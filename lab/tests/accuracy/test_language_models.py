@@ -10,23 +10,31 @@ import pytest
 
 from lab.accuracy.llm import inferno, logs, predictor, silicon
 from lab.data.missing_data import DataMissing
-from lab.language.fit_requests import RequestLog, replayed
-from solvers.llm.iteration import BatchingLimits, IterationCost
+from lab.language.fit_requests import RequestLog, replay_log
+from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 
 COST = IterationCost(3.0, 0.05, 8.0, 0.03, 6e-5, 2e-6, 1.0)
 
 
-def test_a_log_of_a_known_server_is_predicted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory", [{}, {"num_gpu_blocks": 700, "block_size": 16, "enable_prefix_caching": True}])
+def test_a_log_of_a_known_server_is_predicted(memory: dict[str, object], tmp_path: Path) -> None:
     folder = tmp_path / logs.FOLDER / "made"
     folder.mkdir(parents=True)
-    settings = {"engine_kwargs": {"max_num_seqs": 64, "max_num_batched_tokens": 1024}}
-    (folder / "meta.json").write_text(json.dumps(settings))
+    kwargs = {
+        "max_num_seqs": 64,
+        "max_num_batched_tokens": 1024,
+        "data_parallel_size": 2,
+        "enable_expert_parallel": True,
+    }
+    meta = {"vllm_version": "0.19.0", "engine_kwargs": kwargs, "kv_cache": memory}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    engine = logs.read_engine(meta)
     generator = np.random.default_rng(1)
     arrivals = np.cumsum(generator.exponential(60.0, 300))
     inputs, outputs = generator.integers(50, 1500, 300), generator.integers(50, 300, 300)
     empty = np.zeros(300)
-    limits = BatchingLimits(64, 1024, 10**9)
-    first, last = replayed(RequestLog(arrivals, inputs, outputs, empty, empty), limits, COST)
+    served = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), engine, COST)
+    first, last = served.first_ms, served.last_ms
     lines = [
         {
             "arrival_time": 1000 + came / 1e3, "queued_ts": came / 1e3, "first_token_ts": began / 1e3,
@@ -39,7 +47,19 @@ def test_a_log_of_a_known_server_is_predicted(tmp_path: Path) -> None:
     assert list(rows) == ["logs.ttft", "logs.tpot", "logs.p95"]
     assert rows["logs.ttft"].ours < 5
     assert rows["logs.tpot"].ours < 2
+    assert rows["logs.p95"].ours < 2
     assert rows["logs.tpot"].ours < rows["logs.tpot"].baselines[logs.PLAIN]
+
+
+def test_a_servers_description_states_its_memory_and_its_ranks() -> None:
+    kwargs = {"max_num_seqs": 64, "max_num_batched_tokens": 1024, "data_parallel_size": 2}
+    kwargs["enable_expert_parallel"] = True
+    memory = {"num_gpu_blocks": 700, "block_size": 32, "enable_prefix_caching": False}
+    engine = logs.read_engine({"vllm_version": "0.19.0", "engine_kwargs": kwargs, "kv_cache": memory})
+    assert engine.limits == BatchingLimits(64, 1024, 699 * 32)
+    assert engine.form == EngineForm(32, False, data_ranks=2, experts=True, schedules_ahead=True)
+    older = logs.read_engine({"vllm_version": "0.9.2", "engine_kwargs": {**kwargs, "data_parallel_size": 1}})
+    assert (older.limits.kv_tokens, older.form) == (logs.UNSTATED_TOKENS, EngineForm())
 
 
 @pytest.mark.slow

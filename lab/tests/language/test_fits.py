@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 
-from lab.language.fit_requests import RequestLog, fit_requests, replayed
+from lab.language.fit_requests import EngineSettings, RequestLog, fit_requests, replay_log
 from lab.language.paced import PacedSweep
-from solvers.llm.iteration import BatchingLimits, IterationCost
+from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 from solvers.llm.sweeps.load import LoadTest, ServerModel
 from tests.solvers.llm.reference import simulate
 from tests.solvers.llm.test_fit import LIMITS, SERVER, measured, predicted
@@ -28,19 +28,36 @@ def test_a_rate_left_out_of_a_sweep_is_found_by_the_pace_of_the_others() -> None
     assert astuple(sweep.predict(make_load_test(8.0), 8.0)) == pytest.approx(astuple(truth), rel=0.05)
 
 
-def test_a_log_is_replayed_by_coefficients_from_its_first_half() -> None:
+@pytest.mark.parametrize(
+    ("form", "kv_tokens"),
+    [
+        (EngineForm(), 10**9),
+        (EngineForm(schedules_ahead=True), 12_000),
+        (EngineForm(data_ranks=2, experts=True), 10**9),
+        (EngineForm(data_ranks=4, experts=True, schedules_ahead=True), 4_000),
+    ],
+)
+def test_a_log_is_replayed_by_coefficients_from_its_first_half(form: EngineForm, kv_tokens: int) -> None:
     generator = np.random.default_rng(3)
     count = 120
-    arrivals = np.cumsum(generator.exponential(40.0, count))
+    arrivals = np.cumsum(generator.exponential(40.0 / form.data_ranks, count))
     inputs, outputs = generator.integers(50, 1500, count), generator.integers(50, 300, count)
     empty = np.zeros(count)
-    first, last = replayed(RequestLog(arrivals, inputs, outputs, empty, empty), LIMITS, SERVER.cost)
-    log = RequestLog(arrivals, inputs, outputs, first, last)
-    cost = fit_requests(log, LIMITS, count // 2)
-    told_first, told_last = replayed(log, LIMITS, cost)
+    engine = EngineSettings(replace(LIMITS, kv_tokens=kv_tokens), form)
+    truth = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), engine, SERVER.cost)
+    assert (truth.preempted.sum() > 0) == (kv_tokens < 10**9)
+    log = RequestLog(arrivals, inputs, outputs, truth.first_ms, truth.last_ms)
+    found = replay_log(log, engine, fit_requests(log, engine, count // 2))
     half = slice(count // 2, None)
-    assert (told_first - arrivals)[half].mean() == pytest.approx((first - arrivals)[half].mean(), rel=0.05)
-    assert (told_last - told_first)[half].mean() == pytest.approx((last - first)[half].mean(), rel=0.02)
+    assert found.first_ms[half].mean() - arrivals[half].mean() == pytest.approx(
+        truth.first_ms[half].mean() - arrivals[half].mean(), rel=0.03
+    )
+    assert (found.last_ms - found.first_ms)[half].mean() == pytest.approx(
+        (truth.last_ms - truth.first_ms)[half].mean(), rel=0.015
+    )
+    assert np.quantile((found.last_ms - arrivals)[half], 0.95) == pytest.approx(
+        np.quantile((truth.last_ms - arrivals)[half], 0.95), rel=0.02
+    )
 
 
 def test_the_replay_of_a_log_equals_the_reference_token_by_token() -> None:
@@ -49,7 +66,7 @@ def test_the_replay_of_a_log_equals_the_reference_token_by_token() -> None:
     inputs, outputs = generator.integers(1, 2500, 60), generator.integers(1, 60, 60)
     empty = np.zeros(60)
     limits = BatchingLimits(8, 1024, 10**9)
-    first, last = replayed(RequestLog(arrivals, inputs, outputs, empty, empty), limits, SERVER.cost)
+    found = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), EngineSettings(limits), SERVER.cost)
     run = simulate(SERVER.cost, limits, arrivals.tolist(), inputs.tolist(), outputs.tolist(), [0] * 60)
-    assert first == pytest.approx([request.token_times_ms[0] for request in run.requests], rel=1e-3)
-    assert last == pytest.approx([request.token_times_ms[-1] for request in run.requests], rel=1e-3)
+    assert found.first_ms == pytest.approx([request.token_times_ms[0] for request in run.requests], rel=1e-3)
+    assert found.last_ms == pytest.approx([request.token_times_ms[-1] for request in run.requests], rel=1e-3)

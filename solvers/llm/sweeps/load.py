@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.llm.iteration import BatchingLimits, IterationCost
+from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 from solvers.llm.sweeps.kernels import replay
 
 Floats = NDArray[np.float64]
@@ -65,6 +65,39 @@ class ServerModel:
     limits: BatchingLimits
     request_ms: float = 0.0  # of each request, outside iterations: network, tokenizer
     late_iterations: int = 0  # 1: tokens are handed out while the next iteration is computed
+    form: EngineForm = field(default_factory=EngineForm)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayedRequests:
+    """When requests came, began and ended their answers, and how often each was preempted; -1 is never."""
+
+    arrivals_ms: Floats
+    first_ms: Floats
+    second_ms: Floats  # the end of the iteration after the first token's
+    last_ms: Floats
+    preempted: NDArray[np.int64]
+
+
+def replay_requests(
+    cost: IterationCost,
+    limits: BatchingLimits,
+    form: EngineForm,
+    arrivals_ms: Floats,
+    inputs: NDArray[np.int64],
+    outputs: NDArray[np.int64],
+    concurrency: int = 0,
+    until_ms: float = np.inf,
+) -> ReplayedRequests:
+    """Returns what requests get from a server; limits are those of each data rank."""
+    first, second, last = (np.empty(len(inputs)) for _ in range(3))
+    times = ReplayedRequests(arrivals_ms.copy(), first, second, last, np.zeros(len(inputs), np.int64))
+    engine = np.array([*astuple(limits), *astuple(form)], np.int64)
+    replay(
+        times.arrivals_ms, inputs, outputs, np.array(astuple(cost)), engine, concurrency, until_ms,
+        first, second, last, times.preempted,
+    )  # fmt: skip
+    return times
 
 
 class OfferedRequests:
@@ -77,22 +110,17 @@ class OfferedRequests:
         generator = np.random.default_rng(seed)
         self.inputs = _lengths(generator, load.input_tokens, load.spread, len(self.arrivals_ms))
         self.outputs = _lengths(generator, load.output_tokens, load.spread, len(self.arrivals_ms))
-        self._times = [np.empty(len(self.arrivals_ms)) for _ in range(3)]
 
     def answered(self, model: ServerModel) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Returns TTFT in ms of the requests that end in time, how long the rest of each took, and its tokens."""
-        arrivals = self.arrivals_ms.copy()
-        first, second, last = self._times
-        limits = model.limits
-        replay(
-            arrivals, self.inputs, self.outputs, np.array(astuple(model.cost)), limits.sequences,
-            limits.tokens_per_iteration, float(limits.kv_tokens), self.load.concurrency, self.until_ms,
-            first, second, last,
+        served = replay_requests(
+            model.cost, model.limits, model.form, self.arrivals_ms, self.inputs, self.outputs,
+            self.load.concurrency, self.until_ms,
         )  # fmt: skip
-        ended = (last >= 0) & (last <= self.until_ms)
-        received = second if model.late_iterations else first
-        ttft_ms = np.maximum(received, first)[ended] - arrivals[ended] + model.request_ms
-        return ttft_ms, (last - first)[ended], self.outputs[ended] - 1
+        ended = (served.last_ms >= 0) & (served.last_ms <= self.until_ms)
+        received = served.second_ms if model.late_iterations else served.first_ms
+        ttft_ms = (received - served.arrivals_ms)[ended] + model.request_ms
+        return ttft_ms, (served.last_ms - served.first_ms)[ended], self.outputs[ended] - 1
 
     def times(self, model: ServerModel) -> TokenTimes:
         """Returns mean TTFT, and TPOT over all tokens after the first of each request."""
