@@ -170,6 +170,8 @@ def leave_out_language_models(problem: Problem, plan: Plan) -> tuple[Problem, Pl
 
 def ordinary_part(problem: Problem, plan: Plan) -> tuple[Problem, Plan] | None:
     """Returns everything but language models, with the GPUs that these leave; None if they leave none."""
+    if not has_language_models(problem):
+        return problem, plan
     narrow = narrow_problem(problem, wide_of(problem, plan.instances))
     if narrow is None:
         return None

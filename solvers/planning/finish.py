@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from solvers.planning.batches.batch import GroupRow
+from solvers.planning.beside import has_language_models, merge_language_instances, ordinary_part, wide_of
 from solvers.planning.bound import Round
 from solvers.planning.fleet.predictions import predict_again
 from solvers.planning.judge import Verdict, judge
@@ -63,6 +64,15 @@ def finish_services(t: Tables, services: ServicePlan, known: float | None, besid
 
 def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
     """Returns the plan with the batches of these groups; None if none of them saves anything."""
+    if has_language_models(problem):  # these stay as they are
+        ordinary = ordinary_part(problem, plan)
+        rest = _make_ordinary_batches(*ordinary, row) if ordinary else None
+        wide, unserved = wide_of(problem, plan.instances), {entry.service: entry for entry in plan.unserved}
+        return rest and merge_language_instances(problem, rest, wide, unserved, simulate=False)[0]
+    return _make_ordinary_batches(problem, plan, row)
+
+
+def _make_ordinary_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
     from solvers.planning.batches.find import make_batches  # most plans have none
 
     division = divide_as(problem, plan)

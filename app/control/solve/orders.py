@@ -14,8 +14,8 @@ from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
 from solvers.planners.names import JOINT
 from solvers.planners.portfolio import ask_others
-from solvers.planning.batches.batch import GroupRow
-from solvers.planning.beside import has_language_models
+from solvers.planning.batches.batch import Batch, GroupRow
+from solvers.planning.beside import ordinary_part
 from solvers.planning.parts import divide_as
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, Instance, Knowledge, Node, Problem, Profile, RunningState, Service
@@ -223,14 +223,14 @@ def batches_found(order: FindBatches) -> SolverAnswer:
     time_left = _TimeLeft(None if order.seconds is None else began + order.seconds, order.checks)
 
     def made() -> SolverAnswer:
-        if has_language_models(order.problem):
-            return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began)  # full plans alone move things
-        division = divide_as(order.problem, order.plan)
-        problem, plan = (division.problem, division.of_plan(order.plan)) if division else (order.problem, order.plan)
-        found = find_batches(
-            problem, plan, order.known, tries=order.tries, seed=order.seed,
-            has_time=time_left.has_time,
-        )  # fmt: skip
+        found: tuple[Batch, ...] = ()
+        ordinary = ordinary_part(order.problem, order.plan)  # full plans alone move language models
+        if ordinary and ordinary[0].services:
+            division = divide_as(*ordinary)
+            problem, plan = (division.problem, division.of_plan(ordinary[1])) if division else ordinary
+            found = find_batches(
+                problem, plan, order.known, tries=order.tries, seed=order.seed, has_time=time_left.has_time
+            )
         counted: dict[str, JSON] = {"checks": time_left.checks}
         return SolverAnswer(SolveOutcome.SOLVED, counted=counted, seconds=time.monotonic() - began, batches=found)
 
@@ -260,8 +260,6 @@ def batches_made(order: MakeBatches) -> SolverAnswer:
     began = time.monotonic()
 
     def made() -> SolverAnswer:
-        if has_language_models(order.problem):
-            return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began)
         plan = make_batches(order.problem, order.plan, order.groups)
         return SolverAnswer(SolveOutcome.SOLVED, plan, seconds=time.monotonic() - began)
 

@@ -66,8 +66,8 @@ class OutOfTime(Inline):
         return SolverAnswer(SolveOutcome.OUT_OF_TIME)
 
 
-def fleet() -> Snapshot:
-    world = read_files(FLEET)
+def fleet(file: Path = FLEET) -> Snapshot:
+    world = read_files(file)
     declared = tuple(
         DeclaredObject(item.kind, item.tenant, item.name, item.spec)
         for item in world.manifests.values()
