@@ -21,10 +21,10 @@ AFTER = "\n".join(
 )
 OTHER_PLANNERS = View(
     "other_planners",
-    "What other planners' plans cost and serve, for the problem of the newest plan beside which any was asked. Only "
+    "What other planners' plans cost and serve, for the newest problem that any was asked about. Only "
     "for readers of the whole fleet.",
     [
-        Column("generation", "plan.generation", "The plan beside which they were asked."),
+        Column("generation", "plan.generation", "The newest plan whose certificate lists them."),
         Column("planner", "other.planner", "The planner by whose rules, as we read them, the plan was made."),
         Column("cost_per_hour", "round(other.\"resourceCost\", 9)",
                "The price of its GPUs, of an hour. Null if the plan breaks a rule, or there is none."),

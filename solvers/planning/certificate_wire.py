@@ -63,6 +63,11 @@ def others_out(certificate: Certificate) -> list[OtherPlanWire]:
     return [_other_out(other) for other in certificate.others]
 
 
+def others_in(rows: object) -> tuple[OtherPlan, ...]:
+    """Reads what `others_out` wrote."""
+    return PlanFields("", {"otherPlanners": rows}, []).each("otherPlanners", _other_in)
+
+
 def _other_out(other: OtherPlan) -> OtherPlanWire:
     cost = other.cost
     return {

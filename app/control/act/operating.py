@@ -85,11 +85,11 @@ def _rollback_request(connection: Connection, generation: int) -> tuple[int, str
 
 
 def _drop_bound(plan: Plan, generation: int) -> Plan:
-    """Returns the plan without the bound, which was proved for the fleet and the rates of then."""
+    """Returns the plan without the bound and other planners' plans, which were for the fleet and the rates of then."""
     if plan.certificate is None:
         return plan
     reason = f"it goes back to plan {generation}, which was made for the fleet and the rates of then"
-    return replace(plan, certificate=drop_bound(plan.certificate, reason))
+    return replace(plan, certificate=replace(drop_bound(plan.certificate, reason), others=()))
 
 
 def _note_refusal(store: PlannerStore, snapshot: Snapshot, why: str) -> int:

@@ -129,10 +129,11 @@ def judge_batches(context: BatchContext, found: Decision) -> Decision | None:
 
 
 def take_bound(plan: Plan, searched: Plan | None) -> Plan:
-    """Returns the plan with the bound of the search, which is true of every plan for the same problem."""
+    """Returns the plan with the search's bound and others' plans, which hold beside every plan for the same problem."""
     known, own = searched.certificate if searched else None, plan.certificate
     if known is None or own is None:
         return plan
+    own = replace(own, others=known.others)
     if known.bound is not None and known.bound > own.cost.total:
         return replace(plan, certificate=replace(own, no_bound_reason="the bound of the search exceeds the cost"))
     certificate = replace(

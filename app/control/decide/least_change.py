@@ -57,10 +57,11 @@ def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]
 def take_bound_of_search(
     plan: Plan, large: SolverAnswer, kept: KeptBound | None, problem: Problem, now: datetime
 ) -> Plan:
-    """Returns the least change with the bound of the search for the large plan, as both answer the same question."""
+    """Returns the least change with the bound and others' plans of the search, as both answer the same question."""
     own, known = plan.certificate, large.plan and large.plan.certificate
     if own is None:
         return plan
+    own = replace(own, others=known.others if known else ())
     if kept is None and known and known.bound is not None:  # without GPUs the cost itself is the bound
         return replace(plan, certificate=replace(own, bound=min(known.bound, own.cost.total)))
     return replace(plan, certificate=add_bound(own, problem, kept, now))

@@ -5,7 +5,7 @@ The plan in force is encoded like a plan's desired state, so that both are store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -17,7 +17,7 @@ from app.control.solve.versions import versions
 from app.manifests.model import Free
 from app.store.plans import plans
 from solvers.planning.certificate_wire import others_out
-from solvers.planning.plan import Plan
+from solvers.planning.plan import OtherPlan, Plan
 
 HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "is_held", "suspects", "regrets", "calls")
 PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "resting", "failed_places", "measured")
@@ -43,6 +43,15 @@ def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
             fields[name] = fields[name] + value if name == "declared" else value
     fields["declared"].sort(key=lambda item: (item["kind"], item["tenant"], item["name"]))
     return msgspec.convert(fields, Snapshot)
+
+
+def add_others(decision: Decision, read_others: Callable[[], tuple[OtherPlan, ...]]) -> Decision:
+    """Returns the decision with other planners' plans in its certificate: where none was asked, those that are read."""
+    certificate = decision.plan.certificate
+    if certificate is None or certificate.others:
+        return decision
+    certificate = replace(certificate, others=read_others())
+    return replace(decision, plan=replace(decision.plan, certificate=certificate))
 
 
 def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import msgspec
 from sqlalchemy import Connection
@@ -15,17 +16,21 @@ from app.control.domain.decision import Decision, PlanningLane, PlanState, Solve
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import NewEvent
 from app.control.domain.leading import Deposed, FleetView, RolloutProgress
+from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.measure import metrics
 from app.control.observe.observer import ExpectLoads, Observer
 from app.control.observe.silence import Silence
-from app.control.record.encoding import plan_row, snapshot_parts
+from app.control.record.encoding import add_others, plan_row, snapshot_parts
 from app.store.database import clock, lease
 from app.store.database.database import Database, T, Unavailable
 from app.store.fleet import assignments
 from app.store.fleet.load_news import NO_NEWS, NewsQuestion
 from app.store.plans import approval_hold, plan_reads, plans, retention
 from app.store.world import events
+from solvers.planners.names import JOINT
+from solvers.planning.certificate_wire import others_in
+from solvers.planning.plan import OtherPlan
 
 
 class PlannerStore:
@@ -93,7 +98,8 @@ class PlannerStore:
 
         They are recorded under the snapshot's epoch: a lease lost and taken again meanwhile has another epoch.
         """
-        rows = [(decision, plan_row(snapshot, decision)) for decision in decisions]
+        read_others = partial(self._read_others, snapshot)
+        rows = [(decision, plan_row(snapshot, add_others(decision, read_others))) for decision in decisions]
 
         def write(connection: Connection) -> tuple[int, ...]:
             found: list[int] = []
@@ -119,6 +125,13 @@ class PlannerStore:
         for decision, _ in rows:
             metrics.count_decision(decision)
         return generations
+
+    def _read_others(self, snapshot: Snapshot) -> tuple[OtherPlan, ...]:
+        """Returns other planners' plans beside the plan in force, with their age; none if another planner plans."""
+        if not snapshot.target or policy_spec(snapshot.declared).get("planner", JOINT) != JOINT:
+            return ()
+        rows, seconds = self.database.read(lambda connection: plans.read_others(connection, snapshot.target))
+        return tuple(replace(other, age_seconds=other.age_seconds + seconds) for other in others_in(rows))
 
     def note(
         self,

@@ -57,6 +57,10 @@ SETTLE = statement(
     WHERE generation = :generation AND state = :before
     """,
 )
+OTHERS = statement(
+    "plans_of_other_planners",
+    "SELECT others, extract(epoch FROM moment() - at) AS age_seconds FROM plan WHERE generation = :generation",
+)
 PROVEN = statement(
     "shapes_proven", "SELECT DISTINCT jsonb_array_elements_text(rollout -> 'proven') FROM plan WHERE rollout ? 'proven'"
 )
@@ -216,6 +220,12 @@ def plan_of(row: SqlRow) -> PlanInForce:
         row.rolling_since,
         row.is_unwanted,
     )
+
+
+def read_others(connection: Connection, generation: int) -> tuple[Sequence[OtherPlanWire], float]:
+    """Returns what plans of other planners were stored beside this one, and the seconds since then."""
+    row = connection.execute(OTHERS, {"generation": generation}).one_or_none()
+    return (row.others, float(row.age_seconds)) if row else ((), 0.0)
 
 
 def settle(

@@ -30,7 +30,8 @@ def context_in(snapshot: Snapshot) -> BatchContext:
     """Returns what batches start from once the plan in force has followed the rates."""
     question = formulate(snapshot)
     answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
-    return BatchContext(snapshot, question, hold_back(snapshot, question, draft_changes(snapshot, question, answer)), 10)
+    decision = hold_back(snapshot, question, draft_changes(snapshot, question, answer))
+    return BatchContext(snapshot, question, decision, SECONDS)
 
 
 def models_of(problem: Problem, instances: Iterable[Instance]) -> set[tuple[object, ...]]:
