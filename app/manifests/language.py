@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -63,6 +64,22 @@ class IterationSpec(Spec):
     mixed_ms: NotNegativeValue = Field(0, description="Of an iteration that computes prompts, beside their tokens")
 
 
+class EngineSpec(Spec):
+    """What a server that is spread over so many GPUs says of its memory and ranks when it starts."""
+
+    cache_tokens: Count = Field(description="Tokens whose keys and values the memory of a data rank holds")
+    block_tokens: Count = Field(16, description="Tokens of a block, in which memory is given to requests")
+    prefix_caching: bool = Field(True, description="Blocks are found again until they are overwritten")
+    data_ranks: Degree = Field(1, description="Schedulers with a queue and memory of their own")
+    pipeline_ranks: Degree = Field(1, description="Parts of the layers, one after the other")
+    tensor_ranks: Degree | None = Field(
+        None, description="Parts of each layer; the GPUs of a pipeline part if left out"
+    )
+    expert_parallel: bool = Field(False, description="Experts are spread over the data ranks, which then step together")
+    schedules_ahead: bool = Field(False, description="An iteration is composed while the one before it runs")
+
+
+Engines: TypeAlias = Annotated[dict[DegreeKey, EngineSpec], Field(min_length=1)]
 Iterations: TypeAlias = Annotated[dict[DegreeKey, IterationSpec], Field(min_length=1)]
 TokensPerIteration: TypeAlias = Annotated[int, Field(ge=1, le=int(LARGEST))]
 
@@ -147,10 +164,26 @@ def profile_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
         ):
             if field in spec:
                 yield Contradiction(field, why, f"leave {field} out beside iteration")
+        yield from _engine_contradictions(spec)
         return
     for field, noun in (("latencyMs", "batch -> SM% -> milliseconds"), ("memoryGib", "batch -> GiB")):
         if field not in spec:
             yield Contradiction(field, "this field is required", f"a mapping: {noun}")
-    for field in ("overheadGib", "tokensPerIteration"):
+    for field in ("engine", "overheadGib", "tokensPerIteration"):
         if field in spec:
             yield Contradiction(field, f"{field} is of a profile with iteration", "leave it out beside latencyMs")
+
+
+def _engine_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+    engines = spec.get("engine")
+    for degree, engine in engines.items() if isinstance(engines, dict) else ():
+        gpus = _DEGREE_KEYS.get(degree)
+        if gpus is None or not isinstance(engine, dict):
+            continue
+        ranks = [engine.get(field, 1) for field in ("dataRanks", "pipelineRanks", "tensorRanks")]
+        if not all(rank in DEGREES for rank in ranks):
+            continue
+        taken = prod(int(str(rank)) for rank in ranks)
+        if taken > gpus or ("tensorRanks" in engine and taken < gpus):
+            message = f"its ranks take {taken} GPUs, not {gpus}"
+            yield Contradiction(f"engine.{degree}", message, "dataRanks x pipelineRanks x tensorRanks = its GPUs")

@@ -10,6 +10,7 @@ from pydantic import Field
 from app.manifests.faults import escape, quote
 from app.manifests.language import (
     TOKENS_PER_ITERATION,
+    Engines,
     Iterations,
     LlmSpec,
     TokensPerIteration,
@@ -100,6 +101,9 @@ class ProfileSpec(DemandSpec):
     )
     tokens_per_iteration: TokensPerIteration = Field(
         TOKENS_PER_ITERATION, description="Of a language model: tokens that an iteration computes at most"
+    )
+    engine: Engines | None = Field(
+        None, description="Of a language model: GPUs -> memory and ranks, as a server with so many says when it starts"
     )
 
     @classmethod

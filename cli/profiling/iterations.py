@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from agents.prometheus.reading import read
 from app.campaigns.reports import ReportRefused
 from app.campaigns.reports.token_times import TokenReport, read_token_times
 from cli.exits import Failed
@@ -20,7 +21,8 @@ from cli.token_latency import camel
 FEWEST_LOADS = 3  # fewer say nothing about a load that was not measured
 DIGITS = 5
 DEFAULT_SEQUENCES, DEFAULT_TOKENS = 256, 2048  # a server's own bounds, where they are not stated
-UNBOUNDED_TOKENS = 10**9  # of memory: load tools do not report it
+UNSTATED_TOKENS = 10**9  # of memory: load tools do not report it
+CACHE = "vllm:cache_config_info"
 
 
 def import_token_times(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -36,7 +38,13 @@ def import_token_times(args: argparse.Namespace) -> list[dict[str, Any]]:
         )
     began = time.monotonic()
     sequences = args.batches[-1] if args.batches else DEFAULT_SEQUENCES
-    limits = BatchingLimits(sequences, args.tokens_per_iteration or DEFAULT_TOKENS, UNBOUNDED_TOKENS)
+    engine = _read_engine(args) if args.metrics else {}
+    limits = BatchingLimits(
+        sequences,
+        args.tokens_per_iteration or DEFAULT_TOKENS,
+        engine.get("cacheTokens", UNSTATED_TOKENS),
+        _form(engine),
+    )
     measured = [_make_measurement(report) for report in _read(args.files)]
     found = fit(measured, limits)
     missed = left_out_error(measured, limits, found.model)
@@ -52,7 +60,8 @@ def import_token_times(args: argparse.Namespace) -> list[dict[str, Any]]:
             "gpuType": args.gpu_type,
             "iteration": {str(args.parallel): _coefficients(found.model.cost)},
             "tokensPerIteration": limits.tokens_per_iteration,
-        },
+        }
+        | ({"engine": {str(args.parallel): engine}} if engine else {}),
     }
     show(args, [profile], len(measured), time.monotonic() - began, missed)
     later = "; tokens come an iteration late" if found.model.late_iterations else ""
@@ -69,6 +78,33 @@ def _read(files: Sequence[str]) -> list[TokenReport]:
         return [read_token_times(open_report(name)) for name in files]
     except ReportRefused as refused:
         raise Failed(str(refused)) from refused
+
+
+def _read_engine(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns what vLLM's own page says of its memory, by data rank; raises Failed where it says nothing."""
+    samples, _ = read(open_report(args.metrics).text.encode(), frozenset({CACHE}))
+    ranks = [labels for labels, _ in samples.get(CACHE, ())]
+    try:
+        block = int(ranks[0]["block_size"])
+        blocks = min(int(labels["num_gpu_blocks"]) for labels in ranks)
+    except (IndexError, KeyError, ValueError):
+        raise Failed(f"{args.metrics} has no {CACHE} with block_size and num_gpu_blocks") from None
+    return {
+        "cacheTokens": (blocks - 1) * block,  # it keeps a block for itself
+        "blockTokens": block,
+        "prefixCaching": ranks[0].get("enable_prefix_caching", "True") == "True",
+        "dataRanks": len(ranks),
+        "expertParallel": args.experts,
+    }
+
+
+def _form(engine: Mapping[str, Any]) -> Any:
+    from solvers.llm.iteration import EngineForm
+
+    if not engine:
+        return EngineForm()
+    ranks = engine["dataRanks"]
+    return EngineForm(engine["blockTokens"], engine["prefixCaching"], ranks, ranks > 1 and engine["expertParallel"])
 
 
 def _make_measurement(report: TokenReport) -> Any:

@@ -90,6 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     llm.add_argument("--parallel", type=whole(1, 64), metavar="GPUS", help="fit an iteration on so many GPUs")
     tokens = "what the server computes at most in an iteration; default 2048"
     llm.add_argument("--tokens-per-iteration", type=whole(1, 1_000_000), metavar="N", help=tokens)
+    page = llm.add_argument("--metrics", metavar="FILE", help="vLLM's /metrics: memory, blocks and data ranks")
+    completes(page, "files")
+    llm.add_argument("--experts", action="store_true", help="experts are spread over its data ranks")
     parser.add_argument("--apply", action="store_true", help="apply the Profile; else it is printed only")
     parser.add_argument("--json", action="store_true", help="profiles, measurements, seconds, left_out_error")
     add_connection_arguments(parser)
@@ -183,8 +186,13 @@ def _import(args: argparse.Namespace) -> int:
 
     if not args.files:
         raise Failed("name the files to import: of perf_analyzer, model analyzer, genai-perf, AIPerf, vLLM or MLPerf")
-    if args.tokens_per_iteration and not args.parallel:
-        raise Failed("--tokens-per-iteration needs --parallel GPUS: only a language model has iterations")
+    for option, given in (
+        ("--tokens-per-iteration", args.tokens_per_iteration),
+        ("--metrics", args.metrics),
+        ("--experts", args.experts),
+    ):
+        if given and not args.parallel:
+            raise Failed(f"{option} needs --parallel GPUS: only a language model has iterations")
     if args.parallel:
         from cli.profiling.iterations import import_token_times
 

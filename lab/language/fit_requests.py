@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
+from solvers.llm.iteration import BatchingLimits, IterationCost
 from solvers.llm.sweeps.load import ReplayedRequests, replay_requests
 
 Floats = NDArray[np.float64]
@@ -36,20 +36,12 @@ class RequestLog:
     last_ms: Floats  # last token
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """What a server was started with, and how many tokens its memory then held."""
-
-    limits: BatchingLimits  # of each data rank
-    form: EngineForm = field(default_factory=EngineForm)
-
-
-def replay_log(log: RequestLog, engine: EngineSettings, cost: IterationCost) -> ReplayedRequests:
+def replay_log(log: RequestLog, limits: BatchingLimits, cost: IterationCost) -> ReplayedRequests:
     """Returns what the requests of the log get from a server with these iterations."""
-    return replay_requests(cost, engine.limits, engine.form, log.arrivals_ms, log.inputs, log.outputs)
+    return replay_requests(cost, limits, log.arrivals_ms, log.inputs, log.outputs, np.zeros_like(log.inputs))
 
 
-def fit_requests(log: RequestLog, engine: EngineSettings, learned: int) -> IterationCost:
+def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> IterationCost:
     """Returns the cost closest to the times of the first requests; of the others it reads arrivals and lengths."""
     from scipy.optimize import least_squares
 
@@ -61,7 +53,7 @@ def fit_requests(log: RequestLog, engine: EngineSettings, learned: int) -> Itera
     tpot = np.log(((log.last_ms - log.first_ms) / tokens)[part])
 
     def away(point: Floats, waits: bool) -> Floats:
-        times = replay_log(log, engine, IterationCost(*np.exp(point).tolist()))
+        times = replay_log(log, limits, IterationCost(*np.exp(point).tolist()))
         pace = np.log(((times.last_ms - times.first_ms) / tokens)[part]) - tpot
         found = [pace, PULL * (point - origin)]
         if waits:

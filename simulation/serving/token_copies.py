@@ -69,7 +69,7 @@ class TokenWork(CopyWork):
             return
         self.server, promise = server, server.promise
         self._settings = (
-            np.array(astuple(server.cost)), np.array(astuple(server.limits), dtype=np.int64),
+            np.array(astuple(server.cost)), np.array(server.limits.counts),
             np.array([promise.ttft_ms, promise.tpot_ms, server.patience_seconds * 1000]),
         )  # fmt: skip
 

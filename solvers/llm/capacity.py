@@ -142,7 +142,7 @@ def _stable_rate(cost: IterationCost, limits: BatchingLimits, lengths: TokenLeng
     stream = make_planned_stream(lengths, ROUGH_REQUESTS)
     computed = float((stream.inputs - stream.cached + stream.outputs - 1).mean())
     ms = cost.token_ms * computed + float(stream.outputs.mean()) * cost.base_ms / limits.sequences
-    return 1000.0 / ms if ms > 0 else inf
+    return 1000.0 * limits.form.data_ranks / ms if ms > 0 else inf
 
 
 def _percentile(values: NDArray[np.float64], percentile: float) -> float:

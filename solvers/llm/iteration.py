@@ -41,20 +41,6 @@ class IterationCost:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchingLimits:
-    """The limits of an iteration: requests at once, tokens computed, and tokens held in GPU memory."""
-
-    sequences: int
-    tokens_per_iteration: int  # of prompts and answers together: a longer prompt is computed in several iterations
-    kv_tokens: int  # held by all requests at once, beside the weights
-
-    def __post_init__(self) -> None:
-        for limit in fields(self):
-            if getattr(self, limit.name) < 1:
-                raise ValueError(f"{limit.name} {getattr(self, limit.name)} is not at least 1")
-
-
-@dataclass(frozen=True, slots=True)
 class EngineForm:
     """How an engine keeps its memory, composes iterations and divides its work among GPUs."""
 
@@ -68,6 +54,26 @@ class EngineForm:
         for name in ("block_tokens", "data_ranks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)} is not at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchingLimits:
+    """The limits of an iteration: requests at once, tokens computed, and tokens held in GPU memory."""
+
+    sequences: int
+    tokens_per_iteration: int  # of prompts and answers together: a longer prompt is computed in several iterations
+    kv_tokens: int  # held by all requests at once, beside the weights
+    form: EngineForm = EngineForm()  # with several data ranks these are the limits of each
+
+    def __post_init__(self) -> None:
+        for limit in ("sequences", "tokens_per_iteration", "kv_tokens"):
+            if getattr(self, limit) < 1:
+                raise ValueError(f"{limit} {getattr(self, limit)} is not at least 1")
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Returns the limits in the order of compiled loops."""
+        return self.sequences, self.tokens_per_iteration, self.kv_tokens
 
 
 @dataclass(frozen=True, slots=True)

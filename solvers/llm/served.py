@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenPromise
 from solvers.llm.kernels import PLACES, serve
 from solvers.llm.streams import TokenStream
+from solvers.llm.sweeps.load import replay_requests
 
 Value = TypeVar("Value", np.float64, np.int64)
 
@@ -56,6 +57,8 @@ def serve_stream(
     """Serves the stream at this rate; returns None if it stopped early."""
     if len(stream.arrivals) >= PLACES:
         raise ValueError(f"{len(stream.arrivals)} requests are too many; at most {PLACES - 1} can be simulated")
+    if limits.form.data_ranks > 1:
+        return _serve_ranks(cost, limits, stream, rate_per_second)
     fits = stream.inputs + stream.outputs <= limits.kv_tokens
     served_part = stream if fits.all() else stream.of(fits)
     count = len(served_part.arrivals)
@@ -64,7 +67,7 @@ def serve_stream(
     unit_ms = 1000.0 / rate_per_second
     serve(
         served_part.arrivals, unit_ms, served_part.inputs, served_part.outputs, served_part.cached,
-        np.array(astuple(cost)), np.array(astuple(limits), dtype=np.int64), _stops(stop, stream, fits),
+        np.array(astuple(cost)), np.array(limits.counts), _stops(stop, stream, fits),
         first, last, preempted, totals,
     )  # fmt: skip
     if totals[5]:
@@ -78,6 +81,25 @@ def serve_stream(
         _insert_too_long(preempted, fits, 0),
         int(totals[0]), float(totals[1]), end, int(totals[3]), float(totals[4]) / end,
         int((~fits).sum()),
+    )  # fmt: skip
+
+
+def _serve_ranks(
+    cost: IterationCost, limits: BatchingLimits, stream: TokenStream, rate_per_second: float
+) -> ServedStream:
+    """Serves the stream by ranks with queues of their own; it never stops early."""
+    arrivals = stream.arrivals * (1000.0 / rate_per_second)
+    times = replay_requests(cost, limits, arrivals, stream.inputs, stream.outputs, stream.cached)
+    never = times.last_ms < 0
+    tokens = stream.outputs - 1
+    tpot = np.where(tokens > 0, (times.last_ms - times.first_ms) / np.maximum(tokens, 1), np.nan)
+    iterations, busy_ms, end_ms, peak, area = times.totals.tolist()
+    end_ms = max(end_ms, 1e-300)  # it is 0 if no request fits
+    if not limits.form.experts:  # each rank has iterations of its own
+        busy_ms /= limits.form.data_ranks
+    return ServedStream(
+        np.where(never, inf, times.first_ms - arrivals), np.where(never, inf, tpot), times.preempted,
+        int(iterations), busy_ms, end_ms, int(peak), area / end_ms, int(never.sum()),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from solvers.llm.iteration import EngineForm as EngineForm
 from solvers.llm.iteration import IterationCost as IterationCost
 from solvers.llm.iteration import TokenLengths as TokenLengths
 from solvers.llm.iteration import TokenPromise as TokenPromise
@@ -17,6 +18,14 @@ class LlmSize:
     kv_bytes_per_token: float
     context_tokens: int
     degrees: tuple[int, ...] = (1,)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMemory:
+    """What a server said of its memory and its form when it started."""
+
+    cache_tokens: int  # of each data rank
+    form: EngineForm
 
 
 @dataclass(frozen=True, slots=True)

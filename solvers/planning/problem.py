@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from solvers.planning.availability import ALL_LOAD, ANYWHERE, Availability, UsedLoad
 from solvers.planning.indexes import gpu_indexes as gpu_indexes
-from solvers.planning.language import IterationCost, LlmSize, TokenService
+from solvers.planning.language import IterationCost, LlmSize, ServerMemory, TokenService
 from solvers.planning.machines import GpuType as GpuType
 from solvers.planning.machines import Node as Node
 from solvers.planning.machines import WrongProblem as WrongProblem
@@ -64,6 +64,9 @@ class Profile:
     iteration: Mapping[int, IterationCost] = field(default_factory=dict)  # of a language model: GPUs -> time
     overhead_gib: float = 0.0  # of each GPU, besides weights, keys and values
     tokens_per_iteration: int = 2048
+    engine: Mapping[int, ServerMemory] = field(
+        default_factory=dict
+    )  # of a language model: GPUs -> what its server said
 
     @property
     def key(self) -> ProfileKey:

@@ -8,7 +8,15 @@ from dataclasses import replace
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from app.control.domain.specs import Spec
 from solvers.llm.iteration import MOST_P95
-from solvers.planning.language import IterationCost, LlmSize, TokenLengths, TokenPromise, TokenService
+from solvers.planning.language import (
+    EngineForm,
+    IterationCost,
+    LlmSize,
+    ServerMemory,
+    TokenLengths,
+    TokenPromise,
+    TokenService,
+)
 
 
 def llm_size(variant: Spec) -> LlmSize | None:
@@ -33,6 +41,23 @@ def iteration_costs(profile: Spec) -> dict[int, IterationCost]:
             mixed_ms=cost.get("mixedMs", 0.0),
         )
         for degree, cost in profile.get("iteration", {}).items()
+    }
+
+
+def engines(profile: Spec) -> dict[int, ServerMemory]:
+    """Returns by parallel degree what servers said of their memory and ranks."""
+    return {
+        int(degree): ServerMemory(
+            engine["cacheTokens"],
+            EngineForm(
+                engine.get("blockTokens", 16),
+                engine.get("prefixCaching", True),
+                engine.get("dataRanks", 1),
+                engine.get("dataRanks", 1) > 1 and engine.get("expertParallel", False),
+                engine.get("schedulesAhead", False),
+            ),
+        )
+        for degree, engine in profile.get("engine", {}).items()
     }
 
 

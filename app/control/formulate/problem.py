@@ -26,7 +26,7 @@ from app.control.domain.specs import (
     units_of,
 )
 from app.control.formulate.declared_state import read_state
-from app.control.formulate.language import iteration_costs, llm_size, read_token_service
+from app.control.formulate.language import engines, iteration_costs, llm_size, read_token_service
 from app.control.formulate.objective import count_by_share, counts_shares, price_policy
 from app.control.formulate.own_runtimes import encode_job_runtimes, encode_runtimes, job_runtime_name, runtime_name
 from app.control.formulate.predicted_demands import complete_jobs
@@ -194,6 +194,7 @@ def _profile(spec: Spec) -> Profile:
         iteration_costs(spec),
         spec.get("overheadGib", 0.0),
         spec.get("tokensPerIteration", TOKENS_PER_ITERATION),
+        engines(spec),
     )
 
 

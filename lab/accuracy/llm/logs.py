@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lab.accuracy.accuracy_row import AccuracyRow
 from lab.data.missing_data import DataMissing
-from lab.language.fit_requests import EngineSettings, RequestLog, fit_requests, replay_log
+from lab.language.fit_requests import RequestLog, fit_requests, replay_log
 from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 
 FOLDER = Path("llm-logs")
@@ -30,10 +30,10 @@ def rows(data: Path) -> list[AccuracyRow]:
     return [row for file in files for row in judge_log(str(file.relative_to(data)), *read_log(file))]
 
 
-def judge_log(name: str, log: RequestLog, engine: EngineSettings) -> list[AccuracyRow]:
+def judge_log(name: str, log: RequestLog, limits: BatchingLimits) -> list[AccuracyRow]:
     """Returns a log's rows."""
-    cost = fit_requests(log, engine, LEARNED_REQUESTS)
-    times, even = (replay_log(log, engine, each) for each in (cost, _measured_pace(log)))
+    cost = fit_requests(log, limits, LEARNED_REQUESTS)
+    times, even = (replay_log(log, limits, each) for each in (cost, _measured_pace(log)))
     ours, plain = (_figures(log, each.first_ms, each.last_ms) for each in (times, even))
     truth = _figures(log, log.first_ms, log.last_ms)
     found = []
@@ -46,8 +46,8 @@ def judge_log(name: str, log: RequestLog, engine: EngineSettings) -> list[Accura
     return found
 
 
-def read_log(file: Path) -> tuple[RequestLog, EngineSettings]:
-    """Returns the log, in ms from its first arrival, and the settings of its server."""
+def read_log(file: Path) -> tuple[RequestLog, BatchingLimits]:
+    """Returns the log, in ms from its first arrival, and the limits of its server."""
     entries = [json.loads(line) for line in file.read_text().splitlines()]
     arrived, queued, first, last = (
         1e3 * np.array([entry[key] for entry in entries], float)
@@ -62,10 +62,10 @@ def read_log(file: Path) -> tuple[RequestLog, EngineSettings]:
         first - offset - start,
         last - offset - start,
     )
-    return log, read_engine(json.loads((file.parent / "meta.json").read_text()))
+    return log, read_limits(json.loads((file.parent / "meta.json").read_text()))
 
 
-def read_engine(meta: dict[str, Any]) -> EngineSettings:
+def read_limits(meta: dict[str, Any]) -> BatchingLimits:
     """Returns what the server's description says of its limits, memory and ranks."""
     settings, cache = meta["engine_kwargs"], meta.get("kv_cache", {})
     scheduler = meta.get("resolved_config", {}).get("scheduler_config", {})
@@ -73,12 +73,10 @@ def read_engine(meta: dict[str, Any]) -> EngineSettings:
     block = cache.get("block_size") or BLOCK_TOKENS
     blocks = cache.get("num_gpu_blocks")
     ranks = settings.get("data_parallel_size", 1)
-    return EngineSettings(
-        BatchingLimits(
-            settings["max_num_seqs"],
-            settings["max_num_batched_tokens"],
-            (blocks - 1) * block if blocks else UNSTATED_TOKENS,  # vLLM keeps a block for itself
-        ),
+    return BatchingLimits(
+        settings["max_num_seqs"],
+        settings["max_num_batched_tokens"],
+        (blocks - 1) * block if blocks else UNSTATED_TOKENS,  # vLLM keeps a block for itself
         EngineForm(
             block,
             bool(cache.get("enable_prefix_caching", True)),

@@ -28,12 +28,12 @@ def test_a_log_of_a_known_server_is_predicted(memory: dict[str, object], tmp_pat
     }
     meta = {"vllm_version": "0.19.0", "engine_kwargs": kwargs, "kv_cache": memory}
     (folder / "meta.json").write_text(json.dumps(meta))
-    engine = logs.read_engine(meta)
+    limits = logs.read_limits(meta)
     generator = np.random.default_rng(1)
     arrivals = np.cumsum(generator.exponential(60.0, 300))
     inputs, outputs = generator.integers(50, 1500, 300), generator.integers(50, 300, 300)
     empty = np.zeros(300)
-    served = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), engine, COST)
+    served = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), limits, COST)
     first, last = served.first_ms, served.last_ms
     lines = [
         {
@@ -51,15 +51,15 @@ def test_a_log_of_a_known_server_is_predicted(memory: dict[str, object], tmp_pat
     assert rows["logs.tpot"].ours < rows["logs.tpot"].baselines[logs.PLAIN]
 
 
-def test_a_servers_description_states_its_memory_and_its_ranks() -> None:
+def test_the_description_of_a_server_states_its_memory_and_its_ranks() -> None:
     kwargs = {"max_num_seqs": 64, "max_num_batched_tokens": 1024, "data_parallel_size": 2}
     kwargs["enable_expert_parallel"] = True
     memory = {"num_gpu_blocks": 700, "block_size": 32, "enable_prefix_caching": False}
-    engine = logs.read_engine({"vllm_version": "0.19.0", "engine_kwargs": kwargs, "kv_cache": memory})
-    assert engine.limits == BatchingLimits(64, 1024, 699 * 32)
-    assert engine.form == EngineForm(32, False, data_ranks=2, experts=True, schedules_ahead=True)
-    older = logs.read_engine({"vllm_version": "0.9.2", "engine_kwargs": {**kwargs, "data_parallel_size": 1}})
-    assert (older.limits.kv_tokens, older.form) == (logs.UNSTATED_TOKENS, EngineForm())
+    limits = logs.read_limits({"vllm_version": "0.19.0", "engine_kwargs": kwargs, "kv_cache": memory})
+    form = EngineForm(32, False, data_ranks=2, experts=True, schedules_ahead=True)
+    assert limits == BatchingLimits(64, 1024, 699 * 32, form)
+    older = logs.read_limits({"vllm_version": "0.9.2", "engine_kwargs": {**kwargs, "data_parallel_size": 1}})
+    assert (older.kv_tokens, older.form) == (logs.UNSTATED_TOKENS, EngineForm())
 
 
 @pytest.mark.slow

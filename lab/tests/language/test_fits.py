@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 import numpy as np
 import pytest
 
-from lab.language.fit_requests import EngineSettings, RequestLog, fit_requests, replay_log
+from lab.language.fit_requests import RequestLog, fit_requests, replay_log
 from lab.language.paced import PacedSweep
 from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 from solvers.llm.sweeps.load import LoadTest, ServerModel
@@ -43,11 +43,11 @@ def test_a_log_is_replayed_by_coefficients_from_its_first_half(form: EngineForm,
     arrivals = np.cumsum(generator.exponential(40.0 / form.data_ranks, count))
     inputs, outputs = generator.integers(50, 1500, count), generator.integers(50, 300, count)
     empty = np.zeros(count)
-    engine = EngineSettings(replace(LIMITS, kv_tokens=kv_tokens), form)
-    truth = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), engine, SERVER.cost)
+    limits = replace(LIMITS, kv_tokens=kv_tokens, form=form)
+    truth = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), limits, SERVER.cost)
     assert (truth.preempted.sum() > 0) == (kv_tokens < 10**9)
     log = RequestLog(arrivals, inputs, outputs, truth.first_ms, truth.last_ms)
-    found = replay_log(log, engine, fit_requests(log, engine, count // 2))
+    found = replay_log(log, limits, fit_requests(log, limits, count // 2))
     half = slice(count // 2, None)
     assert found.first_ms[half].mean() - arrivals[half].mean() == pytest.approx(
         truth.first_ms[half].mean() - arrivals[half].mean(), rel=0.03
@@ -66,7 +66,7 @@ def test_the_replay_of_a_log_equals_the_reference_token_by_token() -> None:
     inputs, outputs = generator.integers(1, 2500, 60), generator.integers(1, 60, 60)
     empty = np.zeros(60)
     limits = BatchingLimits(8, 1024, 10**9)
-    found = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), EngineSettings(limits), SERVER.cost)
+    found = replay_log(RequestLog(arrivals, inputs, outputs, empty, empty), limits, SERVER.cost)
     run = simulate(SERVER.cost, limits, arrivals.tolist(), inputs.tolist(), outputs.tolist(), [0] * 60)
     assert found.first_ms == pytest.approx([request.token_times_ms[0] for request in run.requests], rel=1e-3)
     assert found.last_ms == pytest.approx([request.token_times_ms[-1] for request in run.requests], rel=1e-3)

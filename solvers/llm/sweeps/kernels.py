@@ -57,13 +57,13 @@ def overwrite_blocks(line: Array, sizes: Array, rank: int, blocks: int) -> None:
 
 
 @njit(
-    "int64(float64[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64, float64,"
-    " float64[::1], float64[::1], float64[::1], int64[::1])",
+    "int64(float64[::1], int64[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64, float64,"
+    " float64[::1], float64[::1], float64[::1], int64[::1], float64[::1])",
     makes_arrays=True,
 )
 def replay(
-    arrivals: Array, inputs: Array, outputs: Array, cost: Array, engine: Array, concurrency: int, until_ms: float,
-    first: Array, second: Array, last: Array, preempted: Array,
+    arrivals: Array, inputs: Array, outputs: Array, cached: Array, cost: Array, engine: Array, concurrency: int,
+    until_ms: float, first: Array, second: Array, last: Array, preempted: Array, totals: Array,
 ) -> int:  # fmt: skip
     """Writes when each request had its first and its last token, in ms, and returns how many arrived before `until_ms`.
 
@@ -72,6 +72,8 @@ def replay(
     that many requests come at the start and another as each ends, and `arrivals` is written, too. Times that no request
     reached are -1, also of those that an empty memory cannot hold. Memory is counted in blocks. A decoding request
     needs another one when its tokens fill the last: `counts` has how many do so, by iteration modulo a block's tokens.
+    `cached` tokens of a prompt are there already, but held. `totals` has iterations and their time, the end, the most
+    tokens that a rank held, and requests times the milliseconds in which they run; blocks count whole.
     """
     count = len(inputs)
     first[:] = -1.0
@@ -151,6 +153,7 @@ def replay(
             came += 1
             continue
         latest = now
+        served = 0
         stop = start + 1
         if together:
             start, stop = 0, ranks
@@ -223,7 +226,7 @@ def replay(
                             reused = min(sizes[rank, places[request]], computed[request] // block)
                         owners[rank, places[request]] = NOBODY
                         sizes[rank, places[request]] -= reused
-                    computed[request] = reused * block
+                    computed[request] = max(reused * block, cached[request])
                     chunk = min(room, needed - computed[request])
                     grown = (computed[request] + chunk - 1) // block + 1 - reused
                     overwrite_blocks(line, sizes, rank, grown)
@@ -249,6 +252,12 @@ def replay(
             if prompt > 0:
                 end += cost[MIXED]
             latest = max(latest, end)
+            served += running
+            totals[3] = max(totals[3], (blocks - free[rank]) * block)
+        totals[0] += 1
+        totals[1] += latest - now
+        totals[2] = max(totals[2], latest)
+        totals[4] += served * (latest - now)
         for rank in range(start, stop):
             visible[rank] = clock[rank] if ahead else latest
             clock[rank] = latest

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
+from solvers.llm.iteration import BatchingLimits, IterationCost
 from solvers.llm.sweeps.kernels import replay
 
 Floats = NDArray[np.float64]
@@ -65,7 +65,6 @@ class ServerModel:
     limits: BatchingLimits
     request_ms: float = 0.0  # of each request, outside iterations: network, tokenizer
     late_iterations: int = 0  # 1: tokens are handed out while the next iteration is computed
-    form: EngineForm = field(default_factory=EngineForm)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,25 +76,26 @@ class ReplayedRequests:
     second_ms: Floats  # the end of the iteration after the first token's
     last_ms: Floats
     preempted: NDArray[np.int64]
+    totals: Floats  # in the order of the compiled loop
 
 
 def replay_requests(
     cost: IterationCost,
     limits: BatchingLimits,
-    form: EngineForm,
     arrivals_ms: Floats,
     inputs: NDArray[np.int64],
     outputs: NDArray[np.int64],
+    cached: NDArray[np.int64],
     concurrency: int = 0,
     until_ms: float = np.inf,
 ) -> ReplayedRequests:
-    """Returns what requests get from a server; limits are those of each data rank."""
+    """Returns what requests get from a server."""
     first, second, last = (np.empty(len(inputs)) for _ in range(3))
-    times = ReplayedRequests(arrivals_ms.copy(), first, second, last, np.zeros(len(inputs), np.int64))
-    engine = np.array([*astuple(limits), *astuple(form)], np.int64)
+    times = ReplayedRequests(arrivals_ms.copy(), first, second, last, np.zeros(len(inputs), np.int64), np.zeros(5))
+    engine = np.array([*limits.counts, *astuple(limits.form)], np.int64)
     replay(
-        times.arrivals_ms, inputs, outputs, np.array(astuple(cost)), engine, concurrency, until_ms,
-        first, second, last, times.preempted,
+        times.arrivals_ms, inputs, outputs, cached, np.array(astuple(cost)), engine, concurrency, until_ms,
+        first, second, last, times.preempted, times.totals,
     )  # fmt: skip
     return times
 
@@ -114,7 +114,7 @@ class OfferedRequests:
     def answered(self, model: ServerModel) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Returns TTFT in ms of the requests that end in time, how long the rest of each took, and its tokens."""
         served = replay_requests(
-            model.cost, model.limits, model.form, self.arrivals_ms, self.inputs, self.outputs,
+            model.cost, model.limits, self.arrivals_ms, self.inputs, self.outputs, np.zeros_like(self.inputs),
             self.load.concurrency, self.until_ms,
         )  # fmt: skip
         ended = (served.last_ms >= 0) & (served.last_ms <= self.until_ms)

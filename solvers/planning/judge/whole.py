@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from math import floor
 
-from solvers.llm.iteration import BatchingLimits, IterationCost
+from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 from solvers.planning.judge.readings import JudgedGpu, Resident, power
 from solvers.planning.judge.shapes import (
     cell_admitted,
@@ -43,9 +43,14 @@ def size_of(problem: Problem, line: Resident) -> LlmSize | None:
 
 
 def kv_tokens(profile: Profile, size: LlmSize, degree: int, memory_gib: float) -> int:
-    """Returns how many tokens fit into so much memory of each of its GPUs, beside weights and overhead."""
+    """Returns how many tokens a data rank holds in so much memory of each GPU, and no more than its server said.
+
+    What experts share of the weights is unknown, so that with several ranks the weights count once.
+    """
     left_gib = (memory_gib - profile.overhead_gib) * degree - size.weights_gib
-    return max(0, floor(left_gib * GIB / size.kv_bytes_per_token))
+    tokens = max(0, floor(left_gib * GIB / size.kv_bytes_per_token))
+    engine = profile.engine.get(degree)
+    return tokens if engine is None else min(engine.cache_tokens, tokens // engine.form.data_ranks)
 
 
 def slow_down(cost: IterationCost, factor: float) -> IterationCost:
@@ -59,7 +64,9 @@ def iterations(
 ) -> tuple[IterationCost, BatchingLimits]:  # fmt: skip
     """Returns the time of an instance's iterations at its clock, longer by the margin, and what bounds them."""
     slower = power(gpu.top_clock_mhz / clock_mhz, profile.demand.clock_exponent) * (1 + margin)
-    limits = BatchingLimits(batch, profile.tokens_per_iteration, kv_tokens(profile, size, degree, memory_gib))
+    held = kv_tokens(profile, size, degree, memory_gib)
+    form = profile.engine[degree].form if degree in profile.engine else EngineForm()
+    limits = BatchingLimits(batch, profile.tokens_per_iteration, held, form)
     return slow_down(profile.iteration[degree], slower), limits
 
 

@@ -107,6 +107,16 @@ WRONG = {
         "spec.overheadGib",
         "of a profile with iteration",
     ),
+    "ranks of too many GPUs": (
+        {"profile": f"iteration: {ITERATION}, engine: {{4: {{cacheTokens: 9000, dataRanks: 4, pipelineRanks: 2}}}}"},
+        "spec.engine.4",
+        "its ranks take 8 GPUs, not 4",
+    ),
+    "an engine of latencies": (
+        {"profile": "latencyMs: {1: {100: 2}}, memoryGib: {1: 1}, engine: {1: {cacheTokens: 9000}}"},
+        "spec.engine",
+        "of a profile with iteration",
+    ),
     "neighbours": ({"profile": f"iteration: {ITERATION}, pressure: 0.5"}, "spec.pressure", "no neighbours"),
     "all of the input as prefix": (
         {"tokens": f"tokens: {TOKENS.replace('0.1', '1')}"},

@@ -52,6 +52,23 @@ def test_token_times_of_several_loads_make_a_valid_profile(run: Run, files: list
     assert checked.code == 0, checked.err + checked.out
 
 
+def test_the_servers_own_page_states_its_memory_and_ranks(run: Run, files: list[str], tmp_path: Path) -> None:
+    labels = 'block_size="16",enable_prefix_caching="False",num_gpu_blocks="701"'
+    page = tmp_path / "metrics"
+    page.write_text("".join(f'vllm:cache_config_info{{engine="{rank}",{labels}}} 1.0\n' for rank in range(2)))
+    done = run("profile", "import", *files, *ABOUT, "--metrics", str(page), "--experts", "--json")
+    assert done.code == 0, done.err
+    (profile,) = json.loads(done.out)["profiles"]
+    engine = {"cacheTokens": 11200, "blockTokens": 16, "prefixCaching": False, "dataRanks": 2, "expertParallel": True}
+    assert profile["spec"]["engine"] == {"2": engine}
+    (tmp_path / "all.json").write_text(json.dumps([*REST, profile]))
+    checked = run("validate", "-f", str(tmp_path / "all.json"))
+    assert checked.code == 0, checked.err + checked.out
+    page.write_text("vllm:num_requests_running 1\n")
+    refused = run("profile", "import", *files, *ABOUT, "--metrics", str(page))
+    assert (refused.code, "has no vllm:cache_config_info" in refused.err) == (2, True)
+
+
 def test_too_few_loads_and_wrong_files_are_refused(run: Run, files: list[str], tmp_path: Path) -> None:
     few = run("profile", "import", *files[:2], *ABOUT)
     assert (few.code, "2 loads are too few" in few.err) == (2, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
+from solvers.llm.iteration import BatchingLimits, IterationCost
 
 
 @dataclass(eq=False)
@@ -16,6 +16,7 @@ class Request:
     arrival_ms: float
     input_tokens: int
     output_tokens: int
+    cached_tokens: int  # of the input: keys and values that are there already
     given: int = 0
     computed: int = 0
     decodes: bool = False  # only the token that it gave last is not computed yet
@@ -33,9 +34,9 @@ class Request:
 class Rank:
     """A scheduler with a queue and a memory of its own."""
 
-    def __init__(self, cost: IterationCost, limits: BatchingLimits, form: EngineForm) -> None:
-        self.cost, self.limits, self.form = cost, limits, form
-        self.free = list(range(limits.kv_tokens // form.block_tokens))  # the next to be overwritten first
+    def __init__(self, cost: IterationCost, limits: BatchingLimits) -> None:
+        self.cost, self.limits, self.form = cost, limits, limits.form
+        self.free = list(range(limits.kv_tokens // limits.form.block_tokens))  # the next to be overwritten first
         self.contents: dict[int, tuple[int, int]] = {}  # a request and which of its blocks
         self.waiting: list[Request] = []
         self.running: list[Request] = []
@@ -103,7 +104,7 @@ class Rank:
             found = self.find_again(request)
             self.free = [block for block in self.free if block not in found]
             request.blocks, request.lost = found, []
-            request.computed = len(found) * self.form.block_tokens
+            request.computed = max(len(found) * self.form.block_tokens, request.cached_tokens)
             tokens = min(room, request.known - request.computed)
             assert self.grow(request, request.computed + tokens)
             self.running.append(self.waiting.pop(0))
@@ -148,17 +149,17 @@ class Rank:
 def replay_blocks(
     cost: IterationCost,
     limits: BatchingLimits,
-    form: EngineForm,
     arrivals_ms: Sequence[float],
     input_tokens: Sequence[int],
     output_tokens: Sequence[int],
+    cached_tokens: Sequence[int],
 ) -> list[Request]:
     """Serves all requests, which are sorted by arrival and each fit into memory alone."""
     requests = [
         Request(number, *fields)
-        for number, fields in enumerate(zip(arrivals_ms, input_tokens, output_tokens, strict=True))
+        for number, fields in enumerate(zip(arrivals_ms, input_tokens, output_tokens, cached_tokens, strict=True))
     ]
-    ranks = [Rank(cost, limits, form) for _ in range(form.data_ranks)]
+    ranks = [Rank(cost, limits) for _ in range(limits.form.data_ranks)]
     coming, left = list(requests), len(requests)
     while left:
         busy = [rank for rank in ranks if rank.running or rank.waiting]
@@ -168,11 +169,11 @@ def replay_blocks(
             load = [4 * len(rank.waiting) + len(rank.running) + len(rank.leaving) for rank in ranks]
             chosen = ranks[load.index(min(load))]
             for rank in ranks:
-                if not busy if form.experts else rank is chosen and rank not in busy:
+                if not busy if limits.form.experts else rank is chosen and rank not in busy:
                     rank.clock = max(rank.clock, request.arrival_ms)
             chosen.waiting.append(request)
             continue
-        group = ranks if form.experts else [next(rank for rank in busy if rank.clock == now)]
+        group = ranks if limits.form.experts else [next(rank for rank in busy if rank.clock == now)]
         if not any(rank.running for rank in group):
             for rank in group:
                 rank.visible = now

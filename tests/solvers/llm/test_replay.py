@@ -14,15 +14,16 @@ from tests.solvers.llm.blocks import replay_blocks
 COST = IterationCost(3.0, 0.05, 8.0, 0.03, 6e-3, 2e-4, 1.0)
 
 
-def draw(seed: int, count: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns arrivals, inputs and outputs of requests that come faster than they can be answered."""
+def draw(seed: int, count: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns arrivals, inputs, outputs and cached tokens of requests that come faster than they can be answered."""
     generator = np.random.default_rng(seed)
     arrivals = np.cumsum(generator.exponential(12.0, count))
-    return arrivals, generator.integers(1, 120, count), generator.integers(1, 60, count)
+    inputs, outputs = generator.integers(1, 120, count), generator.integers(1, 60, count)
+    return arrivals, inputs, outputs, (inputs - 1) * (seed % 3) // 4
 
 
 def serve(limits: BatchingLimits, form: EngineForm, seed: int) -> ReplayedRequests:
-    return replay_requests(COST, limits, form, *draw(seed))
+    return replay_requests(COST, replace(limits, form=form), *draw(seed))
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -34,7 +35,7 @@ def test_every_request_gets_what_lists_of_blocks_give_it(ranks: int, experts: bo
         limits = BatchingLimits(int(generator.integers(4, 12)), int(generator.integers(40, 200)), 12 * 16 + seed)
         form = EngineForm(int(generator.choice([1, 4, 16])), bool(seed % 2), ranks, experts, ahead)
         told = serve(limits, form, seed)
-        expected = replay_blocks(COST, limits, form, *(values.tolist() for values in draw(seed)))
+        expected = replay_blocks(COST, replace(limits, form=form), *(values.tolist() for values in draw(seed)))
         assert told.first_ms == pytest.approx([request.first_ms for request in expected], rel=1e-9)
         assert told.last_ms == pytest.approx([request.last_ms for request in expected], rel=1e-9)
         assert told.preempted.tolist() == [request.preemptions for request in expected]
@@ -70,7 +71,7 @@ def test_ranks_that_wait_for_each_other_are_slower_than_ranks_that_do_not() -> N
 
 def test_a_request_that_an_empty_memory_cannot_hold_is_never_served_and_stops_nobody() -> None:
     arrivals, inputs, outputs = np.array([0.0, 1.0]), np.array([60, 10]), np.array([6, 5])
-    told = replay_requests(COST, BatchingLimits(4, 128, 64), EngineForm(), arrivals, inputs, outputs)
+    told = replay_requests(COST, BatchingLimits(4, 128, 64), arrivals, inputs, outputs, 0 * inputs)
     assert (told.first_ms[0], told.last_ms[0]) == (-1.0, -1.0)
     assert told.last_ms[1] > 0
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from solvers.llm.iteration import BatchingLimits, IterationCost, TokenPromise
+from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost, TokenLengths, TokenPromise
 from solvers.llm.served import EarlyStop, serve_stream
 from solvers.llm.streams import TokenStream, stream
 from tests.solvers.llm.drawn import question
@@ -93,3 +95,19 @@ def test_a_promise_counts_only_requests_after_the_first() -> None:
     never = TokenPromise(1.0, 1.0, 50.0)
     assert serve_stream(cost, limits, requests, 1.0, EarlyStop(never, 4, 0, 0, 0)) is not None
     assert serve_stream(cost, limits, requests, 1.0, EarlyStop(never, 3, 0, 1, 0)) is None
+
+
+def test_two_ranks_carry_about_twice_what_one_does_and_less_if_they_wait_for_each_other() -> None:
+    cost, limits = IterationCost(8.0, 0.05, 12.0, 0.03), BatchingLimits(32, 1024, 40_000)
+    requests = stream(TokenLengths(400, 1000, 60, 120), 2000, 0)
+
+    def waited(ranks: int, experts: bool, rate: float) -> float:
+        form = EngineForm(data_ranks=ranks, experts=experts)
+        run = serve_stream(cost, replace(limits, form=form), requests, rate)
+        assert run is not None
+        assert run.busy_ms <= run.end_ms
+        return float(run.ttft_ms.mean())
+
+    alone, apart, together = waited(1, False, 8.0), waited(2, False, 16.0), waited(2, True, 16.0)
+    assert apart < 1.2 * alone  # the emptier rank takes the next request
+    assert apart < together

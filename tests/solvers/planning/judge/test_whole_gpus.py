@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from solvers.planning.judge import judge
+from solvers.planning.judge.whole import iterations, kv_tokens
+from solvers.planning.language import EngineForm, ServerMemory
 from solvers.planning.plan import Changes, Plan
 from solvers.planning.problem import Instance, Job, JobProfile, Limit, PlacedJob, Policy, Problem
 from tests.solvers.planning.wide.wide_fleets import chat, fleet, photos, wide
@@ -46,6 +48,20 @@ WRONG = {
 def test_each_rule_of_whole_gpus_is_broken_by_its_name(case: str) -> None:
     instance, rule = WRONG[case]
     assert rule in rules(fleet(chat(), linked=4), instance)
+
+
+def test_an_instance_holds_no_more_tokens_than_its_server_said_and_each_data_rank_has_its_own() -> None:
+    problem = fleet(chat())
+    key = "chat", "fp16", "a100"
+    profile, size = problem.profiles[key], problem.models["chat"][0].llm
+    assert size is not None
+    fit = kv_tokens(profile, size, 4, 80.0)
+    for cache_tokens, ranks, held in ((fit // 2, 1, fit // 2), (10 * fit, 1, fit), (10 * fit, 2, fit // 2)):
+        said = replace(profile, engine={4: ServerMemory(cache_tokens, EngineForm(data_ranks=ranks))})
+        _, limits = iterations(said, size, problem.gpu_types["a100"], 4, 64, 80.0, 1410.0, 0.0)
+        assert (limits.kv_tokens, limits.form.data_ranks) == (held, ranks)
+    short = replace(profile, engine={4: ServerMemory(size.context_tokens - 1, EngineForm())})
+    assert rules(replace(problem, profiles={key: short}), wide()) == {"tokens_fit"}
 
 
 def test_nothing_else_runs_on_any_of_its_gpus() -> None:
