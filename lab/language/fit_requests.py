@@ -18,8 +18,10 @@ LEAST_MS = 1e-9
 PULL = 0.02  # towards the start, in logarithms: decides only what the log leaves open
 STEP = 5e-3  # of a coefficient's logarithm
 WAIT_STEPS = (0.1, 0.03, 0.01)  # likewise, where waits count: they jump, and only wide steps see where they fall
-SHAKES, SHAKE = 6, 0.3  # how often the best point so far is left for one near it, and how near, in logarithms
-SHAKE_STEPS, SHAKE_ROUNDS = (0.05, 0.01), 20
+AGAIN = 8  # searches that begin near the start and near the best point so far, in turns
+AGAIN_STEPS, AGAIN_ROUNDS = (*WAIT_STEPS, 0.003), 20
+NEAR_START, NEAR_BEST = 0.7, 0.3  # how near: deviations, in logarithms
+ENOUGH = 3e-4  # errors of which no search could take much away
 BLOCKS = 10  # of requests whose mean waits are compared: a single wait depends on which iteration a request just missed
 SCALE_SHARE = 0.05  # errors beyond it count less
 ROUNDS = 60
@@ -34,15 +36,22 @@ class RequestLog:
     outputs: NDArray[np.int64]
     first_ms: Floats  # first token
     last_ms: Floats  # last token
+    ranks: NDArray[np.int64] | None = None  # that served them, where the log says so
 
 
-def replay_log(log: RequestLog, limits: BatchingLimits, cost: IterationCost) -> ReplayedRequests:
-    """Returns what the requests of the log get from a server with these iterations."""
-    return replay_requests(cost, limits, log.arrivals_ms, log.inputs, log.outputs, np.zeros_like(log.inputs))
+def replay_log(
+    log: RequestLog, limits: BatchingLimits, cost: IterationCost, ranks: NDArray[np.int64] | None = None
+) -> ReplayedRequests:
+    """Returns what the requests of the log get from a server with these iterations; data ranks may be known."""
+    none = np.zeros_like(log.inputs)
+    return replay_requests(cost, limits, log.arrivals_ms, log.inputs, log.outputs, none, ranks=ranks)
 
 
 def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> IterationCost:
-    """Returns the cost closest to the times of the first requests; of the others it reads arrivals and lengths."""
+    """Returns the cost closest to the times of the first requests; of the others it reads arrivals, lengths and ranks.
+
+    A rank chosen otherwise changes the times of all requests after it, so a log that names the ranks teaches much more.
+    """
     from scipy.optimize import least_squares
 
     part = slice(0, learned)
@@ -53,7 +62,7 @@ def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> Itera
     tpot = np.log(((log.last_ms - log.first_ms) / tokens)[part])
 
     def away(point: Floats, waits: bool) -> Floats:
-        times = replay_log(log, limits, IterationCost(*np.exp(point).tolist()))
+        times = replay_log(log, limits, IterationCost(*np.exp(point).tolist()), log.ranks)
         pace = np.log(((times.last_ms - times.first_ms) / tokens)[part]) - tpot
         found = [pace, PULL * (point - origin)]
         if waits:
@@ -71,9 +80,12 @@ def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> Itera
     for step in WAIT_STEPS:
         best = min(best, search(best[1], True, step), key=itemgetter(0))
     generator = np.random.default_rng(0)
-    for _ in range(SHAKES):
-        point = best[1] + generator.normal(0.0, SHAKE, len(origin))
-        for step in SHAKE_STEPS:
-            cost, point = search(point, True, step, SHAKE_ROUNDS)
+    for turn in range(AGAIN):
+        begun, near = (best[1], NEAR_BEST) if turn % 2 else (origin, NEAR_START)
+        point = begun + generator.normal(0.0, near, len(origin))
+        for step in AGAIN_STEPS:
+            cost, point = search(point, True, step, AGAIN_ROUNDS)
             best = min(best, (cost, point), key=itemgetter(0))
+        if best[0] < ENOUGH:
+            break
     return IterationCost(*np.exp(best[1]).tolist())

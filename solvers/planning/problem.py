@@ -64,9 +64,7 @@ class Profile:
     iteration: Mapping[int, IterationCost] = field(default_factory=dict)  # of a language model: GPUs -> time
     overhead_gib: float = 0.0  # of each GPU, besides weights, keys and values
     tokens_per_iteration: int = 2048
-    engine: Mapping[int, ServerMemory] = field(
-        default_factory=dict
-    )  # of a language model: GPUs -> what its server said
+    engine: Mapping[int, ServerMemory] = field(default_factory=dict)  # of a language model: what its server said
 
     @property
     def key(self) -> ProfileKey:

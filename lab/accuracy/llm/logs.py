@@ -20,6 +20,7 @@ PLAIN = "mean TPOT of the first half for every iteration"
 UNSTATED_TOKENS = 10**9  # a log that does not state the size of its server's memory counts as never full
 AHEAD_SINCE = (0, 14)  # releases of vLLM compose an iteration while the one before it runs
 BLOCK_TOKENS = 16
+RANK = "data_parallel_rank"  # which of them served a request; most logs do not say
 
 
 def rows(data: Path) -> list[AccuracyRow]:
@@ -61,6 +62,7 @@ def read_log(file: Path) -> tuple[RequestLog, BatchingLimits]:
         np.array([entry["output_toks"] for entry in entries]),
         first - offset - start,
         last - offset - start,
+        np.array([entry[RANK] for entry in entries]) if all(RANK in entry for entry in entries) else None,
     )
     return log, read_limits(json.loads((file.parent / "meta.json").read_text()))
 

@@ -16,16 +16,12 @@ from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 COST = IterationCost(3.0, 0.05, 8.0, 0.03, 6e-5, 2e-6, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [{}, {"num_gpu_blocks": 700, "block_size": 16, "enable_prefix_caching": True}])
 def test_a_log_of_a_known_server_is_predicted(memory: dict[str, object], tmp_path: Path) -> None:
     folder = tmp_path / logs.FOLDER / "made"
     folder.mkdir(parents=True)
-    kwargs = {
-        "max_num_seqs": 64,
-        "max_num_batched_tokens": 1024,
-        "data_parallel_size": 2,
-        "enable_expert_parallel": True,
-    }
+    kwargs = {"max_num_seqs": 64, "max_num_batched_tokens": 1024}
     meta = {"vllm_version": "0.19.0", "engine_kwargs": kwargs, "kv_cache": memory}
     (folder / "meta.json").write_text(json.dumps(meta))
     limits = logs.read_limits(meta)

@@ -58,12 +58,12 @@ def overwrite_blocks(line: Array, sizes: Array, rank: int, blocks: int) -> None:
 
 @njit(
     "int64(float64[::1], int64[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64, float64,"
-    " float64[::1], float64[::1], float64[::1], int64[::1], float64[::1])",
+    " float64[::1], float64[::1], float64[::1], int64[::1], int64[::1], float64[::1])",
     makes_arrays=True,
 )
 def replay(
     arrivals: Array, inputs: Array, outputs: Array, cached: Array, cost: Array, engine: Array, concurrency: int,
-    until_ms: float, first: Array, second: Array, last: Array, preempted: Array, totals: Array,
+    until_ms: float, first: Array, second: Array, last: Array, preempted: Array, placed: Array, totals: Array,
 ) -> int:  # fmt: skip
     """Writes when each request had its first and its last token, in ms, and returns how many arrived before `until_ms`.
 
@@ -72,8 +72,9 @@ def replay(
     that many requests come at the start and another as each ends, and `arrivals` is written, too. Times that no request
     reached are -1, also of those that an empty memory cannot hold. Memory is counted in blocks. A decoding request
     needs another one when its tokens fill the last: `counts` has how many do so, by iteration modulo a block's tokens.
-    `cached` tokens of a prompt are there already, but held. `totals` has iterations and their time, the end, the most
-    tokens that a rank held, and requests times the milliseconds in which they run; blocks count whole.
+    `placed` is each request's data rank, written where it is below 0. `cached` tokens of a prompt are there already,
+    but held. `totals` has iterations and their time, the end, the most tokens that a rank held, and requests times the
+    milliseconds in which they run; blocks count whole.
     """
     count = len(inputs)
     first[:] = -1.0
@@ -131,8 +132,8 @@ def replay(
         if now >= until_ms:
             break
         if came < known and arrivals[came] <= now:
-            chosen, least = 0, -1
-            for rank in range(ranks):
+            chosen, least = placed[came], -1
+            for rank in range(ranks if chosen < 0 else 0):
                 running = decoding[rank] + leaving[rank] + (part[rank] >= 0)
                 load = WAITING_WEIGHT * (tail[rank] - head[rank]) + running
                 if least < 0 or load < least:
@@ -148,6 +149,7 @@ def replay(
                     if start < 0 if together else rank == chosen and sleeps:
                         clock[rank] = max(clock[rank], arrivals[came])
                         fresh[rank] = 0
+                placed[came] = chosen
                 queue[chosen, tail[chosen]] = came
                 tail[chosen] += 1
             came += 1

@@ -76,6 +76,7 @@ class ReplayedRequests:
     second_ms: Floats  # the end of the iteration after the first token's
     last_ms: Floats
     preempted: NDArray[np.int64]
+    ranks: NDArray[np.int64]  # that served them
     totals: Floats  # in the order of the compiled loop
 
 
@@ -88,14 +89,17 @@ def replay_requests(
     cached: NDArray[np.int64],
     concurrency: int = 0,
     until_ms: float = np.inf,
+    ranks: NDArray[np.int64] | None = None,
 ) -> ReplayedRequests:
-    """Returns what requests get from a server."""
+    """Returns what requests get from a server, each from its data rank where these are known."""
     first, second, last = (np.empty(len(inputs)) for _ in range(3))
-    times = ReplayedRequests(arrivals_ms.copy(), first, second, last, np.zeros(len(inputs), np.int64), np.zeros(5))
+    placed = np.full(len(inputs), -1) if ranks is None else ranks.copy()
+    preempted = np.zeros(len(inputs), np.int64)
+    times = ReplayedRequests(arrivals_ms.copy(), first, second, last, preempted, placed, np.zeros(5))
     engine = np.array([*limits.counts, *astuple(limits.form)], np.int64)
     replay(
         times.arrivals_ms, inputs, outputs, cached, np.array(astuple(cost)), engine, concurrency, until_ms,
-        first, second, last, times.preempted, times.totals,
+        first, second, last, preempted, placed, times.totals,
     )  # fmt: skip
     return times
 
