@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
 from operator import itemgetter
 
 import numpy as np
@@ -25,6 +26,10 @@ ENOUGH = 3e-4  # errors of which no search could take much away
 BLOCKS = 10  # of requests whose mean waits are compared: a single wait depends on which iteration a request just missed
 SCALE_SHARE = 0.05  # errors beyond it count less
 ROUNDS = 60
+UNBOUNDED_TOKENS = 10**9
+KV_SHARES = tuple(np.geomspace(0.4, 1.2, 12).tolist())  # of what would have been held at most
+KV_WIDTHS = (0.04, 0.02, 0.01)
+FULL_SHARE = 0.5  # of the error without a bound: a bound that explains less is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,41 @@ def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> Itera
 
     A rank chosen otherwise changes the times of all requests after it, so a log that names the ranks teaches much more.
     """
+    return IterationCost(*np.exp(_search(log, limits, learned, AGAIN)[1]).tolist())
+
+
+def find_kv_tokens(log: RequestLog, limits: BatchingLimits, learned: int) -> int | None:
+    """Returns how many tokens each data rank's memory held, from the times of the first requests; None if never full.
+
+    Sizes around what the running requests would have held at most are tried, and ever closer ones around the best.
+    """
+    errors: dict[int, float] = {}
+
+    def find_best(sizes: Iterable[float]) -> int:
+        for size in sizes:
+            bounded = replace(limits, kv_tokens=round(size))
+            errors[bounded.kv_tokens] = _search(log, bounded, learned, 0)[0]
+        return min(errors, key=errors.__getitem__)
+
+    most = _peak_tokens(log, learned) / limits.form.data_ranks
+    best = find_best(share * most for share in KV_SHARES)
+    for width in KV_WIDTHS:
+        best = find_best((best * (1 - width), best * (1 + width)))
+    found = errors[best]
+    find_best((UNBOUNDED_TOKENS,))
+    return best if found < FULL_SHARE * errors[UNBOUNDED_TOKENS] else None
+
+
+def _peak_tokens(log: RequestLog, learned: int) -> float:
+    """Returns the most tokens that the first requests held at once, if each kept its own from first to last token."""
+    first, last, inputs, outputs = (each[:learned] for each in (log.first_ms, log.last_ms, log.inputs, log.outputs))
+    pace = outputs / np.maximum(last - first, LEAST_MS)
+    held = [((first <= now) & (now <= last)) * (inputs + (now - first) * pace) for now in last]
+    return float(max(each.sum() for each in held))
+
+
+def _search(log: RequestLog, limits: BatchingLimits, learned: int, again: int) -> tuple[float, Floats]:
+    """Returns the least error and its coefficients, as logarithms."""
     from scipy.optimize import least_squares
 
     part = slice(0, learned)
@@ -76,11 +116,11 @@ def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> Itera
         return float(found.cost), found.x
 
     _, point = search(origin, False, STEP)  # waits jump when a request just misses an iteration: the pace leads the way
-    best = (np.inf, point)
+    best = np.inf, point
     for step in WAIT_STEPS:
         best = min(best, search(best[1], True, step), key=itemgetter(0))
     generator = np.random.default_rng(0)
-    for turn in range(AGAIN):
+    for turn in range(again):
         begun, near = (best[1], NEAR_BEST) if turn % 2 else (origin, NEAR_START)
         point = begun + generator.normal(0.0, near, len(origin))
         for step in AGAIN_STEPS:
@@ -88,4 +128,4 @@ def fit_requests(log: RequestLog, limits: BatchingLimits, learned: int) -> Itera
             best = min(best, (cost, point), key=itemgetter(0))
         if best[0] < ENOUGH:
             break
-    return IterationCost(*np.exp(best[1]).tolist())
+    return best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,19 @@ from numpy.typing import NDArray
 
 from lab.accuracy.accuracy_row import AccuracyRow
 from lab.data.missing_data import DataMissing
-from lab.language.fit_requests import RequestLog, fit_requests, replay_log
+from lab.language.fit_requests import UNBOUNDED_TOKENS, RequestLog, find_kv_tokens, fit_requests, replay_log
 from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 
 FOLDER = Path("llm-logs")
 LEARNED_REQUESTS = 150
 PLAIN = "mean TPOT of the first half for every iteration"
-UNSTATED_TOKENS = 10**9  # a log that does not state the size of its server's memory counts as never full
 AHEAD_SINCE = (0, 14)  # releases of vLLM compose an iteration while the one before it runs
 BLOCK_TOKENS = 16
 RANK = "data_parallel_rank"  # which of them served a request; most logs do not say
 
 
 def rows(data: Path) -> list[AccuracyRow]:
-    """Returns mean TTFT, mean TPOT and the 95th percentile of latency over the second half of each log."""
+    """Returns each log's memory, and mean TTFT, mean TPOT and 95th percentile of latency over its second half."""
     files = sorted((data / FOLDER).glob("*/requests.jsonl"))
     if not files:
         raise DataMissing(f"{data / FOLDER} has no */requests.jsonl")
@@ -32,12 +32,19 @@ def rows(data: Path) -> list[AccuracyRow]:
 
 
 def judge_log(name: str, log: RequestLog, limits: BatchingLimits) -> list[AccuracyRow]:
-    """Returns a log's rows."""
+    """Returns a log's rows. A memory that the log does not state is found from its times."""
+    found = []
+    told = find_kv_tokens(log, limits, LEARNED_REQUESTS)
+    if limits.kv_tokens == UNBOUNDED_TOKENS:
+        limits = replace(limits, kv_tokens=told or UNBOUNDED_TOKENS)
+    elif told:
+        note = f"tokens of memory: {limits.kv_tokens} stated, {told} found from the first {LEARNED_REQUESTS} requests"
+        error = 100 * abs(told / limits.kv_tokens - 1)
+        found.append(AccuracyRow("logs.kv", name, LEARNED_REQUESTS, error, {}, note=note))
     cost = fit_requests(log, limits, LEARNED_REQUESTS)
     times, even = (replay_log(log, limits, each) for each in (cost, _measured_pace(log)))
     ours, plain = (_figures(log, each.first_ms, each.last_ms) for each in (times, even))
     truth = _figures(log, log.first_ms, log.last_ms)
-    found = []
     for place, what in enumerate(("ttft", "tpot", "p95")):
         errors = [100 * abs(each[place] / truth[place] - 1) for each in (ours, plain)]
         note = f"measured {truth[place]:.5g} ms, replayed {ours[place]:.5g} ms"
@@ -78,7 +85,7 @@ def read_limits(meta: dict[str, Any]) -> BatchingLimits:
     return BatchingLimits(
         settings["max_num_seqs"],
         settings["max_num_batched_tokens"],
-        (blocks - 1) * block if blocks else UNSTATED_TOKENS,  # vLLM keeps a block for itself
+        (blocks - 1) * block if blocks else UNBOUNDED_TOKENS,  # vLLM keeps a block for itself
         EngineForm(
             block,
             bool(cache.get("enable_prefix_caching", True)),

@@ -10,7 +10,7 @@ import pytest
 
 from lab.accuracy.llm import inferno, logs, predictor, silicon
 from lab.data.missing_data import DataMissing
-from lab.language.fit_requests import RequestLog, replay_log
+from lab.language.fit_requests import UNBOUNDED_TOKENS, RequestLog, replay_log
 from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
 
 COST = IterationCost(3.0, 0.05, 8.0, 0.03, 6e-5, 2e-6, 1.0)
@@ -40,7 +40,8 @@ def test_a_log_of_a_known_server_is_predicted(memory: dict[str, object], tmp_pat
     ]  # fmt: skip
     (folder / "requests.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     rows = {row.what: row for row in logs.rows(tmp_path)}
-    assert list(rows) == ["logs.ttft", "logs.tpot", "logs.p95"]
+    assert list(rows) == ["logs.kv"] * bool(memory) + ["logs.ttft", "logs.tpot", "logs.p95"]
+    assert not memory or rows["logs.kv"].ours < 3
     assert rows["logs.ttft"].ours < 5
     assert rows["logs.tpot"].ours < 2
     assert rows["logs.p95"].ours < 2
@@ -55,7 +56,7 @@ def test_the_description_of_a_server_states_its_memory_and_its_ranks() -> None:
     form = EngineForm(32, False, data_ranks=2, experts=True, schedules_ahead=True)
     assert limits == BatchingLimits(64, 1024, 699 * 32, form)
     older = logs.read_limits({"vllm_version": "0.9.2", "engine_kwargs": {**kwargs, "data_parallel_size": 1}})
-    assert (older.kv_tokens, older.form) == (logs.UNSTATED_TOKENS, EngineForm())
+    assert (older.kv_tokens, older.form) == (UNBOUNDED_TOKENS, EngineForm())
 
 
 @pytest.mark.slow
