@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import ceil
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
 from agents.contract.runtimes import OwnRuntime, own_runtime
@@ -18,6 +19,8 @@ from app.control.formulate.question import Question
 from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Free, Kind
+from solvers.planning.judge.whole import kv_tokens
+from solvers.planning.language import LlmSize
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Profile, Service
 
@@ -120,18 +123,21 @@ class _Shapes:
     def __init__(self, problem: Problem, specs: Specs) -> None:
         self._problem = problem
         self._specs = specs
-        self._known: dict[tuple[str, str, str, int, float], _Shape] = {}
+        self._known: dict[tuple[str, str, str, int, float, int], _Shape] = {}
 
     def of(self, line: Instance) -> _Shape:
         model, kind = self._problem.services[line.service].model, self._problem.nodes[line.node].gpu_type
-        key = (model, line.variant, kind, line.batch, line.memory_gib)
+        key = (model, line.variant, kind, line.batch, line.memory_gib, line.degree)
         found = self._known.get(key)
         if found is None:
             runtime = _runtime(self._specs.get(("Model", "", model), {}), line.variant)
-            batch = _batch(line, self._problem.profiles.get((model, line.variant, kind)))
-            own = own_runtime(runtime)
-            args = None if own else runtime.get("args") or None
-            found = self._known[key] = _Shape(str(runtime.get("template", "")), args, own, batch)
+            profile = self._problem.profiles.get((model, line.variant, kind))
+            own, template = own_runtime(runtime), str(runtime.get("template", ""))
+            size = next((known.llm for known in self._problem.models[model] if known.name == line.variant), None)
+            args = None
+            if not own:
+                args = _cache(template, line, size, profile) | (runtime.get("args") or {}) or None
+            found = self._known[key] = _Shape(template, args, own, _batch(line, profile))
         return found
 
 
@@ -165,6 +171,18 @@ def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> Assi
 def _runtime(model: Spec, variant: str) -> Spec:
     found: Spec = next((spec for spec in model.get("variants", ()) if spec["name"] == variant), {})
     return found.get("runtime") or {}
+
+
+def _cache(template: str, line: Instance, size: LlmSize | None, profile: Profile | None) -> dict[str, int]:
+    """Returns the argument that gives a server the cache which its Profile states; none for other templates."""
+    stated = profile.engine.get(line.degree) if profile else None
+    if profile is None or size is None or stated is None or stated.form.data_ranks > 1:
+        return {}
+    held = kv_tokens(profile, size, line.degree, line.memory_gib)
+    if template == "vllm":  # on each GPU; it keeps a block for itself
+        spare = stated.form.block_tokens
+        return {"kvCacheBytes": ceil((held + spare) * size.kv_bytes_per_token / line.degree)}
+    return {"kvTokens": held} if template == "gpuwright-llm" else {}
 
 
 def _batch(line: Instance, profile: Profile | None) -> Frame:

@@ -73,6 +73,33 @@ def test_an_assignment_lists_all_gpus_of_an_instance_and_sets_each_of_them() -> 
         assert {gpu.index for gpu in wanted.gpus} >= set(line.gpus)
 
 
+def test_a_server_gets_the_cache_that_its_profile_states_unless_its_owner_says_otherwise() -> None:
+    snapshot, plan = planned()
+    stated = {str(degree): {"cacheTokens": 50_000} for degree in (1, 2, 4, 8)}
+
+    def args_of(template: str, **own: int) -> list[dict[str, object]]:
+        declared = []
+        for each in snapshot.declared:
+            spec = dict(each.spec)
+            if each.kind == Kind.PROFILE and "iteration" in spec:
+                spec["engine"] = {degree: stated[degree] for degree in spec["iteration"]}
+            if each.kind == Kind.MODEL and "llm" in spec["variants"][0]:
+                runtime = {"template": template, "args": {"model": "m", **own}}
+                spec["variants"] = [{**variant, "runtime": runtime} for variant in spec["variants"]]
+            declared.append(replace(each, spec=spec))
+        stating = replace(snapshot, declared=tuple(declared), in_force={})
+        found = assign_plan(stating, formulate(stating), plan)
+        return [dict(line.args or {}) for node in found.values() for line in node.instances if line.tpot_ms]
+
+    assert args_of("gpuwright-llm")
+    assert all(args["kvTokens"] == 50_000 for args in args_of("gpuwright-llm"))
+    assert {args["kvCacheBytes"] for args in args_of("vllm")} <= {
+        -(-50_016 * size // degree) for size in (327_680, 131_072) for degree in (1, 2, 4, 8)
+    }
+    assert all(args["kvCacheBytes"] == 7 for args in args_of("vllm", kvCacheBytes=7))
+    assert not any("kvCacheBytes" in args for args in args_of("sglang"))
+
+
 def test_what_runs_is_read_back_and_the_next_plan_leaves_it_alone() -> None:
     snapshot, plan = planned()
     question = formulate(join_snapshot(snapshot_parts(snapshot)))
