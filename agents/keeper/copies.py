@@ -28,6 +28,7 @@ class Stage(StrEnum):
 
 
 UP = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING, Stage.READY, Stage.RETURNING)
+BEFORE_ROUTING = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING)  # memory is still being allocated
 AWAY = (Stage.SWAPPING, Stage.SWAPPED)  # on their way to host memory, or there
 DOWN = (Stage.DRAINING, Stage.ENDING, Stage.GONE)
 ROUTED = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.ENDING)  # the gateway may know it

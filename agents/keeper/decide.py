@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agents.contract.assignments import AssignedInstance
 from agents.contract.fits import GpuRules, Shortfall
-from agents.keeper.copies import AWAY, DOWN, NodeCopy, Stage, same_process_serves
+from agents.keeper.copies import AWAY, BEFORE_ROUTING, DOWN, NodeCopy, Stage, same_process_serves
 from agents.keeper.room import missing
 
 
@@ -37,6 +37,7 @@ class NodeConstraints:
     contact: bool = True  # the control plane answers
     established: Collection[str] = ()  # instances that have been ready here in their present shape
     swapped: Collection[str] = ()  # jobs whose processes shall wait in host memory
+    measuring: Collection[str] = ()  # templates whose servers measure what is free on their GPU while they start
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,15 @@ def _no_room(
     replaced = [copy for copy in on_gpu if copy.instance == name]
     if len(replaced) > 1:
         return WAIT  # a hand-over has two copies: one that failed is gone before the next starts
-    return WAIT if replaced and _handing_over(on_gpu, name) else None
+    if replaced and _handing_over(on_gpu, name):
+        return WAIT
+    return WAIT if _measuring(want, on_gpu, node) else None
+
+
+def _measuring(want: WantedInstance, on_gpu: Collection[NodeCopy], node: NodeConstraints) -> bool:
+    """Returns whether another copy starts on this GPU, and one of the two would take the other's memory for its own."""
+    starting = {copy.wanted.template for copy in on_gpu if copy.stage in BEFORE_ROUTING}
+    return bool(starting) and not {*starting, want.instance.template}.isdisjoint(node.measuring)
 
 
 def _handing_over(on_gpu: Collection[NodeCopy], but: str) -> bool:

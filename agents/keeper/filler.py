@@ -43,6 +43,11 @@ class Filler:
         self._admitted: dict[str, AssignedInstance] = {}  # the others are judged again: a file may have been mended
         self._filled: dict[str, Filled | None] = {}
 
+    @property
+    def measuring(self) -> frozenset[str]:
+        """The templates whose servers measure what is free on their GPU while they start."""
+        return frozenset(name for name, template in self._templates.items() if template.form.measures_memory)
+
     def refused(self, wanted: Collection[AssignedInstance]) -> Mapping[str, tuple[str, str]]:
         """Returns the instances that this node refuses to start, and why."""
         found: dict[str, tuple[str, str]] = {}

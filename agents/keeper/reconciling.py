@@ -122,6 +122,7 @@ class Reconciler:
             contact=contact,
             established=self._established.keys(),
             swapped=frozenset(want.instance.id for want in waiting),
+            measuring=self._filler.measuring,
         )
 
     def _swap(self, wanted: Sequence[WantedInstance], decision: CopyDecision, now: float) -> None:

@@ -91,6 +91,7 @@ class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="came
     checkpoint_seconds: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     uses_gpu: bool = True  # false: it opens no device, so it is no client of MPS
     processes: Annotated[int, Meta(ge=1, le=64)] = 1
+    measures_memory: bool = False  # its start measures what is free on its GPU, where nothing else may start meanwhile
     start_seconds: Seconds = 120.0
     drain_seconds: Seconds = 60.0
     paths: PathRules = ()  # that callers may use, through the gateway; none: no path

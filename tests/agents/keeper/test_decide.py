@@ -231,3 +231,16 @@ def test_nothing_is_started_without_room_and_no_last_ready_copy_is_taken_down(
     for name in {one.instance.id for one in asked}:
         ready = [one for one in copies if one.instance == name and one.stage is Stage.READY]
         assert not ready or any(one.id not in going for one in ready)
+
+
+@pytest.mark.parametrize("stage", [Stage.STARTING, Stage.VERIFYING, Stage.WARMING])
+def test_a_server_that_measures_free_memory_starts_alone_on_its_gpu(stage: Stage) -> None:
+    node = replace(NODE, measuring=frozenset({"vllm"}))
+    chat, plain = want("chat-1", template="vllm"), want("search-1")
+    elsewhere = want("chat-2", gpu=OTHER, template="vllm")
+    decision = decide([chat, plain, elsewhere], [], node, OVERLAP)
+    assert [start.wanted.instance.id for start in decision.start] == ["chat-1", "chat-2"]
+    for first, second in ((chat, plain), (plain, chat), (chat, want("chat-3", template="vllm"))):
+        assert not decide([first, second], [copy(first, stage)], node, OVERLAP).start
+        assert decide([first, second], [copy(first, Stage.READY)], node, OVERLAP).start
+    assert decide([plain, want("search-2")], [copy(plain, stage)], node, OVERLAP).start
