@@ -39,6 +39,7 @@ def test_every_request_gets_what_lists_of_blocks_give_it(ranks: int, experts: bo
         assert told.first_ms == pytest.approx([request.first_ms for request in expected], rel=1e-9)
         assert told.last_ms == pytest.approx([request.last_ms for request in expected], rel=1e-9)
         assert told.preempted.tolist() == [request.preemptions for request in expected]
+        assert told.totals[3] <= limits.kv_tokens
         preemptions += int(told.preempted.sum())
     assert preemptions > 20  # else memory was never short
 
