@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     Question: TypeAlias = tuple[IterationCost, BatchingLimits, TokenLengths, TokenPromise]
 
 REQUIRED = ("--input-mean", "--output-mean", "--ttft-ms", "--tpot-ms", "--sequences", "--kv-tokens")
-OPTIONAL = ("--input-p95", "--output-p95", "--prefix-share", "--context-tokens", "--tokens-per-iteration", "--rate")
+LENGTHS = ("--input-p95", "--output-p95", "--prefix-share", "--context-tokens")
+OPTIONAL = (*LENGTHS, "--tokens-per-iteration", "--data-ranks", "--experts", "--rate")
 FLAGS = REQUIRED + OPTIONAL
 P95_BY_MEAN = 3.0  # as of lengths that are exponential
 CONTEXT_TOKENS = 131_072
@@ -44,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tokens.add_argument("--tokens-per-iteration", type=whole(1), metavar="T", help=about)
     about = f"input and output of a request together, at most; default {CONTEXT_TOKENS}"
     tokens.add_argument("--context-tokens", type=whole(2, 2_000_000), metavar="C", help=about)
+    about = "schedulers that have these limits each, and a queue; 1, 2, 4 or 8; default 1"
+    tokens.add_argument("--data-ranks", type=int, choices=(1, 2, 4, 8), metavar="N", help=about)
+    about = "experts are spread over the ranks, which step together"
+    tokens.add_argument("--experts", action="store_true", default=None, help=about)
     about = "requests a second: simulate this rate and tell if it keeps the SLO"
     tokens.add_argument("--rate", type=positive, metavar="R", help=about)
 
@@ -96,7 +101,7 @@ def _judge(question: Question, rate_per_second: float) -> dict[str, Any]:
 
 
 def _read_question(args: argparse.Namespace) -> Question:
-    from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
+    from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost, TokenLengths, TokenPromise
 
     coefficients = _coefficients(args.iteration, {camel(field.name): field.name for field in fields(IterationCost)})
     try:
@@ -118,7 +123,8 @@ def _read_question(args: argparse.Namespace) -> Question:
     except ValueError as error:
         name, _, fault = str(error).partition(" ")
         raise Failed(f"--{name.replace('_', '-')} {fault}") from None
-    limits = BatchingLimits(args.sequences, args.tokens_per_iteration or TOKENS_PER_ITERATION, args.kv_tokens)
+    form = EngineForm(data_ranks=args.data_ranks or 1, experts=bool(args.experts))
+    limits = BatchingLimits(args.sequences, args.tokens_per_iteration or TOKENS_PER_ITERATION, args.kv_tokens, form)
     return cost, limits, lengths, TokenPromise(args.ttft_ms, args.tpot_ms, args.percentile)
 
 

@@ -54,6 +54,16 @@ def test_a_person_reads_a_line_for_each_figure(ask: Ask) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
+def test_two_data_ranks_carry_twice_as_much_and_less_in_step(ask: Ask) -> None:
+    rates = [
+        json.loads(ask(*LENGTHS, *PROMISE, *LIMITS, *ranks, "--json")[1])["ratePerSecond"]
+        for ranks in ((), ("--data-ranks", "2", "--experts"), ("--data-ranks", "2"))
+    ]
+    assert rates[0] < rates[1] < rates[2]
+    assert rates[2] > 1.9 * rates[0]
+
+
 def test_every_wrong_argument_and_coefficient_is_named(ask: Ask) -> None:
     code, out, err = ask("--percentile", "40", "--batch", "3", *LENGTHS)
     assert (code, out) == (2, "")
