@@ -81,7 +81,7 @@ class _Cycle:
         """Notes that the solver is not asked."""
         self.store.note(SolveOutcome.UNCHANGED, why.reason, why.message, None)
         regrets, now = self.before.regrets, self.snapshot.at
-        regrets = regrets.waited(now) if why.reason == Reason.UNCHANGED else regrets.goal_waited(now)
+        regrets = regrets.waited(now) if why.reason == Reason.UNCHANGED else regrets
         last = replace(self.before, regrets=regrets, rolling_since=self.before.rolls_since(self.snapshot))
         return self._result(SolveOutcome.UNCHANGED, last)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from app.control.decide.cost_alone import differs_by_cost_alone
 from app.control.decide.decide import pose_once_reclaimed, pose_question, rejudge
-from app.control.decide.goal import differs_by_cost_alone
 from app.control.decide.resting import starting_services
 from app.control.domain.decision import Decision, SolverAnswer
 from app.control.domain.regret import NO_REGRETS, RegretAccounts

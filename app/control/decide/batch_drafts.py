@@ -15,7 +15,7 @@ from app.control.formulate.question import Question
 from app.control.rollout import find_blocked
 from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.rules import WaitingChange
-from solvers.planning.batches.batch import GroupRow
+from solvers.planning.batches.batch import WHOLE, Batch, GroupRow
 from solvers.planning.plan import Plan
 
 URGENT_SECONDS = 3.0  # in a cycle that answers a lack, which is to be on record soon
@@ -30,6 +30,16 @@ class BatchContext:
     question: Question
     decision: Decision
     seconds: float  # the most that the solver may take
+    whole: Decision | None = None  # a whole plan that only saves: it waits as batches do
+    looks_for_whole: bool = True  # False if a whole plan is no question of cost alone
+
+    @property
+    def whole_batch(self) -> Batch | None:
+        """What the whole plan saves and costs."""
+        if self.whole is None or self.whole.verdict is None or self.whole.value is None:
+            return None
+        saved = self.question.verdict.cost.total - self.whole.verdict.cost.total
+        return Batch(WHOLE, saved, self.whole.value.churn, effort=effort(self.question, self.whole.plan.changes))
 
     @property
     def allows_batches(self) -> bool:

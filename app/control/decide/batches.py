@@ -22,7 +22,7 @@ from app.control.domain.regret import RegretAccounts, most_waiting
 from app.control.domain.snapshot import Snapshot
 from app.control.rollout.changes import changes
 from app.control.rollout.rules import WaitingChange
-from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind, GroupRow
+from solvers.planning.batches.batch import WHOLE, Batch, BatchGroup, BatchKind, GroupRow
 from solvers.planning.problem import Place
 
 log = logging.getLogger(__name__)
@@ -54,16 +54,18 @@ def add_due_batches(
     if answer.outcome is not SolveOutcome.SOLVED:
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
         return decision, regrets
-    regrets = regrets.measured(now, answer.batches, most_waiting(used))
+    batches = (*answer.batches, whole) if (whole := context.whole_batch) else answer.batches
+    regrets = regrets.measured(now, batches, most_waiting(used), looks_for_whole=context.looks_for_whole)
     due = regrets.due(now)
     for place, batch in enumerate(due[: context.most_rehearsed]):
+        if batch.groups == WHOLE and context.whole:
+            return context.whole, regrets.made(batch)
         most_price = regrets.most_price(batch, now)
         if possible := _possible(context, batch, most_price, solver):
             others = [(other, regrets.most_price(other, now)) for other in due[place + 1 :]]  # those before are refused
             found, made = _join(context, (batch, most_price), *possible, others, solver)
             for each in made:
                 regrets = regrets.made(each)
-            regrets = regrets.came_closer(found.verdict.cost.resource) if found.verdict else regrets
             return replace(found, message=spell_batches(context, found)), regrets
         regrets = regrets.refused(batch)
     return decision, regrets

@@ -12,7 +12,7 @@ from app.control.decide.decide import hold_back
 from app.control.decide.effort import effort
 from app.control.decide.least_change import MOST_HANDOVERS, count_handed_over, is_too_large
 from app.control.domain.decision import Decision
-from app.control.domain.regret import Goal
+from app.control.domain.regret import LEAD_HOURS
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 
@@ -93,7 +93,7 @@ def _can_wait(question: Question, small: Decision, large: Decision) -> bool:
     saved = small.verdict.cost.total - large.verdict.cost.total
     price = large.value.churn - small.value.churn
     price += effort(question, large.plan.changes) - effort(question, small.plan.changes)
-    return price > 0 and not Goal(saved, price).is_due
+    return price > max(0.0, saved * LEAD_HOURS)
 
 
 def _is_better(decision: Decision, other: Decision) -> bool:

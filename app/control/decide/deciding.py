@@ -10,9 +10,9 @@ from app.control.decide.around import FoundAnswer, answer_around_rests, answer_e
 from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
+from app.control.decide.cost_alone import wait_with_whole_plan
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.fallback import draft_fallback
-from app.control.decide.goal import wait_for_goal
 from app.control.decide.least_change import explain_skipped, follow_rates, take_bound_of_search
 from app.control.decide.midway import answer_midway
 from app.control.decide.shifting import shift
@@ -87,13 +87,8 @@ def decide(moment: Moment, asking: Asking) -> FoundAnswer:
     if not moment.is_joint:
         return replace(found, regrets=snapshot.regrets)
     with phase("batches"):
-        is_brief = _is_brief(snapshot, question)
-        decision, regrets = wait_for_goal(
-            snapshot, question, found.decision, found.wanted, snapshot.regrets, is_brief=is_brief
-        )
-        regrets = regrets.goal_refused()  # one that is still due was not made: it has no order of steps
-        context = BatchContext(snapshot, question, decision, asking.budget.seconds)
-        decision, regrets = add_due_batches(context, regrets, asking.solver)
+        context = wait_with_whole_plan(snapshot, question, found.decision, found.wanted, asking.budget.seconds)
+        decision, regrets = add_due_batches(context, snapshot.regrets, asking.solver)
     return replace(found, decision=explain_skipped(decision, found.wanted.plan), regrets=regrets)
 
 
@@ -147,11 +142,11 @@ def _problem(asking: Asking, snapshot: Snapshot, question: Question) -> Problem:
 
 
 def _is_brief(snapshot: Snapshot, question: Question) -> bool:
-    """Returns whether only needed changes are searched: in a rollout whose plan lacks capacity, if no goal is due.
+    """Returns whether only needed changes are searched: in a rollout whose plan lacks capacity.
 
     Otherwise each rise of a load would start another whole plan before the last one has released what it replaces.
     """
-    return snapshot.is_rolling and question.falls_short and not snapshot.regrets.goal.waited(snapshot.at).is_due
+    return snapshot.is_rolling and question.falls_short
 
 
 def _follow(

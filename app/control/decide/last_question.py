@@ -90,7 +90,7 @@ class LastQuestion:
         return (self.fingerprint, self.conditions) == (question.fingerprint, plan_conditions(snapshot))
 
     def _has_due(self, now: datetime) -> bool:
-        return bool(self.regrets.due(now)) or self.regrets.goal.waited(now).is_due
+        return bool(self.regrets.due(now))
 
     def as_proposed(self, snapshot: Snapshot) -> Snapshot:
         """Returns the snapshot with the rests that a proposal was made around.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from app.control.decide.around import FoundAnswer
-from app.control.decide.goal import differs_by_cost_alone
+from app.control.decide.cost_alone import differs_by_cost_alone
 from app.control.domain.decision import PlanState
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Snapshot

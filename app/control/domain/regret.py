@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from solvers.forecast.peaks import DEFAULT
-from solvers.planning.batches.batch import Batch, GroupRow
+from solvers.planning.batches.batch import WHOLE, Batch, GroupRow
 from solvers.planning.problem import Place
 
 LEAD_HOURS = DEFAULT.swing_seconds / 3600
@@ -69,53 +69,24 @@ class WaitingBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """The cheapest plan that is known: what it would save an hour, its price, and what it would have saved so far."""
-
-    saved_per_hour: float = 0.0
-    price: float = 0.0
-    regret: float = 0.0
-    at: datetime | None = None
-    cost_in_force: float = 0.0  # an hour, of the GPUs of the plan that it was compared with
-
-    def waited(self, now: datetime) -> Goal:
-        """Returns the goal with what it would have saved until now."""
-        return replace(self, regret=self.regret + self.saved_per_hour * _hours(self.at, now), at=now)
-
-    def after(self, cost: float) -> Goal:
-        """Returns the goal once the plan in force costs this: what it saves by now has been waited for."""
-        if self.saved_per_hour <= 0 or cost >= self.cost_in_force:
-            return self
-        left = max(0.0, 1 - (self.cost_in_force - cost) / self.saved_per_hour)
-        return replace(
-            self, saved_per_hour=self.saved_per_hour * left, regret=self.regret * left, cost_in_force=cost
-        )  # fmt: skip
-
-    @property
-    def is_due(self) -> bool:
-        return self.saved_per_hour > 0 and self.regret + self.saved_per_hour * LEAD_HOURS >= self.price
-
-
-NO_GOAL = Goal()
-
-
-@dataclass(frozen=True, slots=True)
 class RegretAccounts:
-    """The batches and the goal that wait, as measured at a moment."""
+    """The batches, and the whole plan, that wait, as measured at a moment."""
 
     at: datetime | None = None
     waiting: tuple[WaitingBatch, ...] = ()
-    goal: Goal = NO_GOAL
 
     @property
     def groups(self) -> tuple[GroupRow, ...]:
         return tuple(entry.batch.groups for entry in self.waiting)
 
-    def measured(self, now: datetime, found: Iterable[Batch], most: int) -> RegretAccounts:
+    def measured(
+        self, now: datetime, found: Iterable[Batch], most: int, *, looks_for_whole: bool = True
+    ) -> RegretAccounts:
         """Returns the accounts after a new measurement, with what batches would have saved since the last one.
 
         A batch that is not possible any more loses as much as it would have gained, so that loads that go back and
-        forth make nothing due. A batch that takes its place continues its account.
+        forth make nothing due. A batch that takes its place continues its account. A whole plan that was not looked for
+        goes on to save the same.
         """
         hours = _hours(self.at, now)
         old = {entry.batch.groups: entry for entry in self.waiting}
@@ -125,6 +96,9 @@ class RegretAccounts:
         for entry in self.waiting:
             if entry.batch.groups in new:
                 continue
+            if entry.batch.groups == WHOLE and not looks_for_whole:
+                new[WHOLE] = replace(entry, regret=entry.after(hours), is_possible=False)
+                continue
             unclaimed = [waiting for waiting in new.values() if waiting.batch.groups not in old and not waiting.regret]
             heirs = [waiting for waiting in unclaimed if _is_akin(waiting, entry)]
             if heirs:
@@ -133,55 +107,27 @@ class RegretAccounts:
                 new[heir.batch.groups] = replace(heir, regret=entry.after(hours) * share)
             elif (regret := entry.after(-hours)) > 0:
                 new[entry.batch.groups] = replace(entry, regret=regret, is_possible=False)
+        whole = tuple(entry for entry in (new.pop(WHOLE, None),) if entry)
         best = sorted(new.values(), key=lambda waiting: (-waiting.gain_per_price, waiting.batch.groups))
-        return replace(self, at=now, waiting=tuple(best[:most]))
+        return replace(self, at=now, waiting=(*whole, *best[:most]))
 
     @property
     def is_refused(self) -> bool:
-        """True if something that still pays was due lately and had no order of steps."""
-        is_goal = self.goal.saved_per_hour > 0 and self.goal.regret < 0
-        return is_goal or any(entry.is_possible and entry.regret < 0 for entry in self.waiting)
-
-    def towards(
-        self, now: datetime, saved_per_hour: float, price: float, cost_in_force: float, *, is_possible: bool
-    ) -> RegretAccounts:
-        """Returns the accounts with this goal, which continues the account of the one before it.
-
-        A goal that would cost more by now loses as much as it would have gained, as batches do. One that is possible,
-        as it has an order of steps, does not wait because another had none.
-        """
-        before = self.goal
-        regret = before.waited(now).regret
-        if saved_per_hour <= 0:
-            lost = -saved_per_hour * _hours(before.at, now)
-            regret = min(before.regret, max(0.0, before.regret - lost))
-        regret = max(0.0, regret) if is_possible else regret
-        return replace(self, goal=Goal(max(0.0, saved_per_hour), price, regret, now, cost_in_force))
-
-    def goal_refused(self) -> RegretAccounts:
-        """Returns the accounts with the goal not due before it has cost its whole price again."""
-        goal = self.goal
-        return replace(self, goal=replace(goal, regret=-goal.saved_per_hour * LEAD_HOURS) if goal.is_due else goal)
-
-    def goal_made(self) -> RegretAccounts:
-        """Returns the accounts without a goal: what runs is the plan that was waited for."""
-        return replace(self, goal=NO_GOAL)
-
-    def goal_waited(self, now: datetime) -> RegretAccounts:
-        """Returns the accounts after a time in which no goal was searched: the last one is taken to save the same."""
-        return replace(self, goal=self.goal.waited(now))
+        """True if a batch that still pays was due lately and had no order of steps."""
+        return any(entry.is_possible and entry.regret < 0 for entry in self.waiting)
 
     def waited(self, now: datetime) -> RegretAccounts:
         """Returns the accounts after a time in which nothing changed, so that each batch goes on to save the same."""
         hours = _hours(self.at, now)
         waiting = (replace(entry, regret=entry.after(hours)) if entry.is_possible else entry for entry in self.waiting)
-        return replace(self, at=now, waiting=tuple(waiting), goal=self.goal.waited(now))
+        return replace(self, at=now, waiting=tuple(waiting))
 
     def due(self, now: datetime) -> tuple[Batch, ...]:
-        """Returns the batches that are due, first those that gain most beyond their price while a swing lasts."""
+        """Returns the whole plan, and the batches that gain most beyond their price while a swing lasts, if due."""
         hours = _hours(self.at, now)
         due = [entry.batch for entry in self.waiting if entry.is_due(hours)]
-        return tuple(sorted(due, key=lambda batch: (batch.price - batch.gain_per_hour * LEAD_HOURS, batch.groups)))
+        due.sort(key=lambda batch: (batch.price - batch.gain_per_hour * LEAD_HOURS, batch.groups))
+        return tuple(sorted(due, key=lambda batch: batch.groups != WHOLE))
 
     def most_price(self, batch: Batch, now: datetime) -> float:
         """Returns the price at which this batch is due."""
@@ -190,11 +136,8 @@ class RegretAccounts:
 
     def made(self, batch: Batch) -> RegretAccounts:
         """Returns the accounts after a batch: another that shares GPUs with it keeps the regret of its other GPUs."""
-        return replace(self, waiting=tuple(left for entry in self.waiting if (left := entry.without(batch.places))))
-
-    def came_closer(self, cost: float) -> RegretAccounts:
-        """Returns the accounts once the plan in force costs this an hour: a part of the goal may be made."""
-        return replace(self, goal=self.goal.after(cost))
+        others = (entry for entry in self.waiting if entry.batch != batch)
+        return replace(self, waiting=tuple(left for entry in others if (left := entry.without(batch.places))))
 
     def refused(self, batch: Batch) -> RegretAccounts:
         """Returns the accounts with this batch not due before it has cost its whole price again."""
@@ -215,7 +158,7 @@ def _hours(since: datetime | None, now: datetime) -> float:
 def _is_akin(entry: WaitingBatch, other: WaitingBatch) -> bool:
     """Returns whether the two start from the same GPUs, for the most part."""
     places, others = entry.batch.places, other.batch.places
-    return 2 * len(places & others) >= min(len(places), len(others))
+    return 2 * len(places & others) >= max(1, min(len(places), len(others)))
 
 
 NO_REGRETS = RegretAccounts()

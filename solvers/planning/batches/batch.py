@@ -38,6 +38,7 @@ class BatchGroup:
 
 
 GroupRow: TypeAlias = tuple[BatchGroup, ...]
+WHOLE: GroupRow = ()  # of a plan that starts from no group: it moves whatever it likes
 
 
 @dataclass(frozen=True, slots=True)

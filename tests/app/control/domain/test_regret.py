@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from app.control.domain.regret import LEAD_HOURS, LEAST_WAITING, NO_REGRETS
-from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
+from solvers.planning.batches.batch import WHOLE, Batch, BatchGroup, BatchKind
 from tests.support.soak import scaled
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
@@ -168,3 +168,21 @@ def test_of_batches_that_save_the_same_the_one_with_fewer_changes_is_made_and_wa
     waited = (many.price - LEAD_HOURS) / CYCLE_HOURS
     assert next(cycle for cycle, batches in enumerate(due) if many in batches) == ceil(waited)
     assert due[-1] == (few, many)
+
+
+def test_a_whole_plan_waits_beside_batches_in_the_same_account() -> None:
+    batch = Batch(group(0), 1.0, 9.0)
+    accounts = NO_REGRETS.measured(moment(0), [batch, Batch(WHOLE, 3.0, 9.0)], 1)
+    assert len(accounts.waiting) == 2, "a whole plan takes no batch's place"
+    accounts = accounts.measured(moment(1), [Batch(WHOLE, 2.0, 9.0)], LEAST_WAITING)
+    (whole,) = accounts.waiting
+    assert whole.regret == pytest.approx(3.0 * CYCLE_HOURS)
+    unknown = accounts.measured(moment(2), [batch], LEAST_WAITING, looks_for_whole=False)
+    assert unknown.waiting[0].regret == pytest.approx(whole.regret + 2.0 * CYCLE_HOURS)
+    gone = accounts.measured(moment(2), [batch], LEAST_WAITING)
+    assert [(entry.regret, entry.is_possible) for entry in gone.waiting] == [
+        (pytest.approx(CYCLE_HOURS), False),
+        (0.0, True),  # no batch takes the place of a whole plan
+    ]
+    assert unknown.made(batch).waiting == unknown.waiting[:1]
+    assert unknown.made(whole.batch).waiting == unknown.waiting[1:]
