@@ -26,7 +26,6 @@ class KeptColumns:
     """Columns, one after the other."""
 
     market: NDArray[np.int32]
-    pressure: Floats  # that a column is rated at
     start: NDArray[np.int32]  # of its residents
     offers: NDArray[np.int32]
     sms: NDArray[np.int8]

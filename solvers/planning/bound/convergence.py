@@ -1,27 +1,24 @@
-"""Moves the bound's prices towards the best ones, and makes families of services and classes of pressure finer."""
+"""Moves the bound's prices towards the best ones, and adds rows."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from solvers.planning.bound.kept import keep
-from solvers.planning.bound.market import ClassPattern
+from solvers.planning.bound.market import RealPattern
 from solvers.planning.bound.master import BoundMaster
 from solvers.planning.bound.rounding import broken, least_instances, surviving_nodes
-from solvers.planning.bound.search import BoundSearch, Round, alone_patterns, families
-from solvers.planning.bound.start import evened
+from solvers.planning.bound.search import BoundSearch, Round, alone_patterns
 from solvers.planning.fleet.grids import Floats
-from solvers.planning.steps import NO_STEPS, RateSteps
 
 
 @dataclass(frozen=True, slots=True)
 class ConvergenceTuning:
-    """The pace at which prices, families and classes become finer. Shares are of the bound unless stated otherwise."""
+    """The pace at which prices become finer. Shares are of the bound unless stated otherwise."""
 
-    families: tuple[int, ...] = (60, 130, 250, 380)
     weight: float = 0.5  # of the best prices so far, in the mixture with the linear programme's
     continued_weight: float = 0.75  # at first where prices are kept from another search: they are near
     most_weight: float = 0.97  # of these, while mixtures prove less: prices of many services are wrong for long
@@ -32,36 +29,34 @@ class ConvergenceTuning:
     purge_rounds: int = 8  # what it has not bought for so long is dropped
     patience_rounds: int = 10
     slow_share: float = 0.003  # what so many rounds should prove
-    even_steps: int = 10  # towards where every service breaks even, before families become smaller
-    first_gap_share: float = 0.03  # so close, smaller families and finer classes prove more than better prices
+    first_gap_share: float = 0.03  # so close, more rows prove more than better prices
     steps_at_a_time: int = 64  # ways of rounding rates that are added together
     step_goal_share: float = 2e-3  # the goal after that
     step_gain_share: float = 3e-4  # what those added last should prove before others are
     refute_rounds: int = 60  # for one choice of GPUs
     keep_factor: float = 1.3  # of work, after which what the next search may begin with is kept again
-    last_gap_share: float = 2e-4  # the prices are as good as the classes allow
+    last_gap_share: float = 2e-4  # the prices are as good as the rows allow
 
 
 TUNING = ConvergenceTuning()
 
 
 class Convergence:
-    """Rounds of a linear programme over families of services."""
+    """Rounds of a linear programme."""
 
-    def __init__(self, search: BoundSearch, patterns: list[ClassPattern], *, is_continued: bool = False) -> None:
+    def __init__(self, search: BoundSearch, patterns: list[RealPattern], *, is_continued: bool = False) -> None:
         f = search.fleet
         self.search = search
         self.master = BoundMaster(f)
-        self.sizes = [] if is_continued else [size for size in TUNING.families if 2 * size <= len(f.need)]
-        self.sizes.append(len(f.need))
         self.goal = TUNING.step_goal_share if is_continued else TUNING.first_gap_share
         self.weight = TUNING.continued_weight if is_continued else TUNING.weight
         self.near = self.weight  # while new patterns are found
         self.rounds, self.before = 0, search.rough
         self.added, self.proved = is_continued, -np.inf
-        self.counted = is_continued  # whether rows count instances and nodes
         self.kept_at = 0
-        self.master.rebuild(patterns, search.centre, families(f, self.sizes.pop(0)))
+        if not is_continued:  # these rows are few and prove much
+            search.replace_steps(np.zeros(0, dtype=np.int64), least_instances(f).plus(surviving_nodes(f)))
+        self.master.rebuild(patterns, search.centre)
 
     def run(self, work: int | None) -> Iterator[Round]:
         """Yields better and better bounds until the prices have converged or `work` is done."""
@@ -71,13 +66,13 @@ class Convergence:
             if not np.isfinite(limit):
                 return
             s.work += steps
-            # Each service has its own price, and none is held at the edge of the box: no prices prove more here.
-            if not self.sizes and not master.is_boxed and not s.is_by_counts:
+            # No price is held at the edge of the box: none proves more with these rows.
+            if not master.is_boxed and not s.is_by_counts:
                 s.best = replace(s.best, limit=min(s.best.limit, limit))
             gap = (limit - s.rough) / max(abs(limit), 1e-300)
             is_slow = self._is_slow(gap)
             if (gap <= self.goal and not master.is_boxed) or self.weight < TUNING.stalled_weight or is_slow:
-                if (yield from self._refine(is_slow)):
+                if self._refine(is_slow):
                     yield from self._refute(work)
                     yield replace(s.best, converged=True)
                     return
@@ -89,7 +84,7 @@ class Convergence:
     def _keep(self) -> None:
         """Keeps for the next search what is known now, each time that some more work is done."""
         s = self.search
-        if s.work >= TUNING.keep_factor * self.kept_at and not self.sizes:
+        if s.work >= TUNING.keep_factor * self.kept_at:
             self.kept_at = s.work
             kept = keep(s.fleet, s.centre, self.master.recent(TUNING.purge_rounds))
             s.best = replace(s.best, kept=kept)
@@ -120,45 +115,19 @@ class Convergence:
             self.weight = 0.5 * min(self.weight, self.near)
         self.master.purge(TUNING.purge_rounds)
 
-    def _refine(self, is_slow: bool) -> Generator[Round, None, bool]:
-        """Makes classes and families finer; returns True if neither can become finer."""
-        s, f = self.search, self.search.fleet
+    def _refine(self, is_slow: bool) -> bool:
+        """Adds rows or sets a closer goal; returns True if there is nothing left to do."""
+        s, master = self.search, self.master
         self.weight = self.near
         self._restart()
-        before = _classes(s)
-        patterns = self.master.recent(TUNING.recent_rounds)
-        for moved in s.deepen(patterns, TUNING.slow_share if is_slow else 0.5 * self.goal):
-            patterns = moved
-            yield s.best
-        if (self.sizes or is_slow) and f.scales and not len(f.steps):
-            evaluation = s.look(s.centre)
-            extra = np.array([s.best.pool_prices[m.pools].max() for m in f.markets])
-            for found in evened(f, evaluation, extra, TUNING.even_steps):
-                s.take(found)
-                patterns += found.patterns
-        return self._regroup(patterns, is_slow, has_finer_classes=_classes(s) > before)
-
-    def _regroup(self, patterns: list[ClassPattern], is_slow: bool, *, has_finer_classes: bool) -> bool:
-        """Gives the linear programme its next families, or a closer goal; returns True if there is none."""
-        s, f, master = self.search, self.search.fleet, self.master
-        if self.sizes and not is_slow:
-            size = self.sizes.pop(0)
-            if not self.sizes:  # these rows are few and prove much
-                s.replace_steps(np.arange(len(f.steps)), self._counting_rows())
-            master.rebuild(patterns, s.centre, families(f, size))
-        elif self.sizes:
-            master.rebuild(patterns, s.centre, master.family)
-        elif (not is_slow and self._add_steps()) or has_finer_classes:
-            master.rebuild(patterns, s.centre, master.family)
+        if self._add_steps():
             if not is_slow:
                 self.goal = max(0.5 * self.goal, TUNING.last_gap_share)
-        elif self.goal > TUNING.last_gap_share and not is_slow:
-            self.goal = TUNING.last_gap_share
-        elif self._add_steps():
-            self.goal = TUNING.step_goal_share
-            master.rebuild(patterns, s.centre, master.family)
-        else:
+            master.rebuild(master.recent(TUNING.recent_rounds), s.centre)
+        elif not is_slow and self.goal <= TUNING.last_gap_share:
             return True
+        elif not is_slow:
+            self.goal = TUNING.last_gap_share
         return False
 
     def _refute(self, work: int | None) -> Iterator[Round]:
@@ -202,19 +171,11 @@ class Convergence:
         if self.added and s.rough - self.proved <= TUNING.step_gain_share * abs(s.rough):
             return False
         added = broken(f, self.master.bought(), f.money(s.centre), TUNING.steps_at_a_time)
-        added = self._counting_rows().plus(added)
         self.added, self.proved = True, s.rough
         if not len(added):
             return False
         s.replace_steps(np.flatnonzero((s.centre[len(f.need) :] > 0.0) | (f.steps.spare > 0.0)), added)
         return True
-
-    def _counting_rows(self) -> RateSteps:
-        """Returns the rows that count instances and nodes, once."""
-        if self.counted:
-            return NO_STEPS
-        self.counted = True
-        return least_instances(self.search.fleet).plus(surviving_nodes(self.search.fleet))
 
 
 def _nearer(weight: float) -> float:
@@ -225,7 +186,3 @@ def _nearer(weight: float) -> float:
 def _farther(weight: float) -> float:
     """Returns the weight of the best prices after a mixture that proved more."""
     return max(TUNING.weight, 1 - TUNING.farther_factor * (1 - weight))
-
-
-def _classes(search: BoundSearch) -> int:
-    return sum(len(m.classes) for m in search.fleet.markets)

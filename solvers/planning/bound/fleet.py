@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound.lines import full_ratios
 from solvers.planning.bound.market import (
-    SEARCH_TURNS,
-    ClassPattern,
+    AcceptedRates,
     GpuClass,
     KnapsackScratch,
     Market,
-    look,
+    MarketLook,
+    RealPattern,
     markets,
     most_pressure,
     new_class,
@@ -24,24 +24,23 @@ from solvers.planning.bound.market import (
 )
 from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.search.arrays import TableArrays, world
+from solvers.planning.search.arrays import world
 from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices, priced_steps
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
 
+EXACT_STEPS = 300_000  # of an exact search in a class, about 6 ms: then its halves are searched
+STEPS_A_WORK = 50
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
 
 @dataclass
 class BoundFleet:
-    """Everything that the bound reads, and the classes, which become finer."""
+    """Everything that the bound reads, and the classes, which become more."""
 
     tables: Tables
-    world: TableArrays
-    full_ratio: Floats
+    accepted: AcceptedRates
     need: Floats
-    shared_need: Floats  # without dedicated services
-    spare_need: Floats  # of those services alone that must survive the loss of a node
     most_price: Floats  # no price above this is of use: leaving a service out costs no more
     markets: list[Market]
     scratch: KnapsackScratch
@@ -89,11 +88,8 @@ def fleet(t: Tables, levels: int) -> BoundFleet:
     whole = [pool.price_per_hour if policy.pricing == "gpu" else 0.0 for pool in t.pools]
     f = BoundFleet(
         tables=t,
-        world=w,
-        full_ratio=full_ratio,
+        accepted=AcceptedRates(w, full_ratio, shared_need, np.where(t.survives, shared_need, 0.0)),
         need=need,
-        shared_need=shared_need,
-        spare_need=np.where(t.survives, shared_need, 0.0),
         most_price=t.unserved_price * np.maximum(need, 1.0) / need,
         markets=made,
         scratch=s,
@@ -112,7 +108,7 @@ def fleet(t: Tables, levels: int) -> BoundFleet:
 
 def class_of(f: BoundFleet, m: Market, lo: float, hi: float) -> GpuClass:
     """Makes a class of a market, without prices yet."""
-    return new_class(f.world, f.full_ratio, f.shared_need, f.spare_need, m, lo, hi)
+    return new_class(f.accepted, m, lo, hi)
 
 
 @dataclass(frozen=True)
@@ -122,26 +118,27 @@ class PriceEvaluation:
     prices: Floats  # of rates, and then of steps
     worth: Floats  # of a GPU of each market
     bound: float
-    patterns: list[ClassPattern]
+    patterns: list[RealPattern]
     work: int
 
 
-def look_at(
-    f: BoundFleet, prices: Floats, fine: float = FINE_SHARE, turns: int = 4 * SEARCH_TURNS, *, is_paid: bool = False
-) -> PriceEvaluation:
-    """Computes the bound of these prices over all classes.
+def look_at(f: BoundFleet, prices: Floats, *, is_paid: bool = False, most: int = 0) -> PriceEvaluation:
+    """Computes the bound of these prices, by exact searches of up to `most` steps in a class, or by prices alone.
 
     How far a GPU's worth is below its cost does not count, unless it is paid in any case.
     """
     worth = np.zeros(len(f.markets))
-    patterns: list[ClassPattern] = []
+    patterns: list[RealPattern] = []
     work = 0
     steps = f.priced_steps(prices)
     for m in f.markets:
         enough = 0.0 if is_paid else float(f.fixed[m.pools].min(initial=np.inf))
-        worth[m.number], found = look(m, prices, steps, f.scratch, enough, fine * m.scale, turns)
-        patterns += found
-        work += len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(found)
+        look = MarketLook(f.accepted, m, prices, steps, f.scratch)
+        worth[m.number] = look.run(enough, FINE_SHARE * m.scale, most)
+        patterns += look.patterns
+        work += (
+            len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(look.patterns) + look.steps_done // STEPS_A_WORK
+        )
     return PriceEvaluation(prices, worth, value(f, prices, worth), patterns, work)
 
 
@@ -185,13 +182,4 @@ def scale_prices(f: BoundFleet, evaluation: PriceEvaluation) -> tuple[float, flo
 def part(f: BoundFleet, m: Market, c: GpuClass, of: tuple[float, float], prices: Floats) -> tuple[GpuClass, int]:
     """Returns a part of a class, finer where that counts at these prices, and how many lines it looked at."""
     steps = f.priced_steps(prices)
-    return part_of_class(f.world, f.full_ratio, f.shared_need, f.spare_need, m, c, of, prices, steps)
-
-
-def split(f: BoundFleet, m: Market, place: int, prices: Floats) -> int:
-    """Halves a class; returns the work done."""
-    c = m.classes[place]
-    middle = 0.5 * (c.lo + c.hi)
-    halves = [part(f, m, c, of, prices) for of in ((c.lo, middle), (middle, c.hi))]
-    m.classes[place : place + 1] = [half for half, _ in halves]
-    return 2 * (m.last - m.first) + sum(looked for _, looked in halves)
+    return part_of_class(f.accepted, m, c, of, prices, steps)

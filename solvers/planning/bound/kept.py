@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.bound.fleet import BoundFleet, part
-from solvers.planning.bound.market import ClassPattern, Lines, Market
+from solvers.planning.bound.market import Lines, Market, MarketLook, RealPattern
 from solvers.planning.bound.rounding import least_instances, surviving_nodes
 from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.kept_search import KeptClasses, KeptColumns, KeptSearch
@@ -37,13 +37,12 @@ def is_of(kept: KeptSearch, f: BoundFleet) -> bool:
     )
 
 
-def keep(f: BoundFleet, prices: Floats, columns: list[ClassPattern]) -> KeptSearch:
+def keep(f: BoundFleet, prices: Floats, columns: list[RealPattern]) -> KeptSearch:
     """Returns what a search has found: these prices and columns, and the present classes and steps."""
     t = f.tables
-    shared = [p for p in columns if p.place >= 0]
-    count = np.array([len(p.offers) for p in shared], dtype=np.int64)
-    ends, nothing = [[(c.lo, c.hi) for c in m.classes] for m in f.markets], np.zeros(0)
-    offers = np.concatenate([*[p.offers for p in shared], nothing]).astype(np.int32)
+    count = np.array([len(p.offers) for p in columns], dtype=np.int64)
+    nothing = np.zeros(0)
+    offers = np.concatenate([*[p.offers for p in columns], nothing]).astype(np.int32)
     return KeptSearch(
         services=tuple(t.services),
         offer_service=t.offer_service,
@@ -53,12 +52,11 @@ def keep(f: BoundFleet, prices: Floats, columns: list[ClassPattern]) -> KeptSear
         steps=f.steps,
         classes=tuple(_joined(m) for m in f.markets),
         columns=KeptColumns(
-            np.array([p.market for p in shared], dtype=np.int32),
-            np.array([ends[p.market][p.place][p.end] for p in shared]),
+            np.array([p.market for p in columns], dtype=np.int32),
             np.concatenate([[0], np.cumsum(count)]).astype(np.int32),
             offers,
-            np.concatenate([*[p.sms for p in shared], nothing]).astype(np.int8),
-            np.concatenate([*[p.rates for p in shared], nothing]) > ALL_SHARE * f.need[t.offer_service[offers]],
+            np.concatenate([*[p.sms for p in columns], nothing]).astype(np.int8),
+            np.concatenate([*[p.rates for p in columns], nothing]) > ALL_SHARE * f.need[t.offer_service[offers]],
         ),
     )
 
@@ -130,30 +128,24 @@ def _divide(f: BoundFleet, m: Market, kept: KeptClasses, prices: Floats) -> None
         c.own[:] = of_class
 
 
-def restored_columns(f: BoundFleet, kept: KeptColumns) -> list[ClassPattern]:
-    """Returns the columns at their classes' rates: a resident carries there the most that its neighbours allow."""
-    found = []
+def restored_columns(f: BoundFleet, kept: KeptColumns, prices: Floats) -> list[RealPattern]:
+    """Returns the columns with the rates that residents carry now; each profile has its best offer at these prices."""
+    found: list[RealPattern] = []
+    steps = f.priced_steps(prices)
     tops = [np.array([c.hi for c in m.classes]) for m in f.markets]
     for column, number in enumerate(kept.market):
-        m = f.markets[number]
+        m, s = f.markets[number], f.scratch
         residents = slice(kept.start[column], kept.start[column + 1])
         rows, sms = kept.offers[residents].astype(np.int64) - m.first, kept.sms[residents].astype(np.int64)
-        pressure = float(kept.pressure[column])
-        place = min(int(np.searchsorted(tops[number], pressure * (1 - 1e-9))), len(m.classes) - 1)
-        c = m.classes[place]
-        end = int(pressure > 0.5 * (c.lo + c.hi))
-        lines = c.at_hi if end else c.at_lo
-        sms = _resized(lines, rows, sms, f.need[m.service[rows]], kept.is_all[residents])
-        rates = lines[rows, sms].astype(np.float64)
-        if not rates.all():
-            continue  # its rate was too low, or its SLO too short, for this class
         profiles = m.profile[rows]
-        found.append(
-            ClassPattern(
-                m.number, place, end, rows + m.first, sms, rates, c.spare_of(rows, sms, end),
-                m.idle + float(m.added[profiles, sms].sum()), float(m.memory_gib[profiles].sum()), float(sms.sum()),
-            )
-        )  # fmt: skip
+        pressure = m.idle + float(m.added[profiles, sms].sum())
+        c = m.classes[min(int(np.searchsorted(tops[number], pressure)), len(m.classes) - 1)]
+        look = MarketLook(f.accepted, m, prices, steps, s)
+        s.got_profile[0, : len(rows)] = profiles
+        s.got_sm[0, : len(rows)] = _resized(c.at_lo, rows, sms, f.need[m.service[rows]], kept.is_all[residents])
+        s.about[0, 0] = len(rows)
+        look.take(1)
+        found += look.patterns
     return found
 
 

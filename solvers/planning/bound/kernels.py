@@ -47,36 +47,6 @@ def envelopes(
             into_hi[row, x] = last if last > into_hi[row, x] else into_hi[row, x]
 
 
-@njit((STEP_PRICES, F1, I1, I1, F2, F2, F8, F8, H2, H2, H2, H2, I8, F2, I2, I2, I2, F2, F2), makes_arrays=True)
-def residents(
-    steps: StepPrices, prices: Floats, service: Ints, profile: Ints, energy: Floats, pressure: Floats, lo: float,
-    hi: float, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any, count: int, about: Floats, got_profile: Ints,
-    got_sm: Ints, offers: Ints, rates: Floats, spare: Floats,
-) -> None:  # fmt: skip
-    """Writes the offer that earns most at an end of a class, for each profile and SM% of these answers, and its rates.
-
-    about: (count, pressure, memory, SM%, end of the class) of each answer.
-    """
-    ends = np.zeros(4)
-    for answer in range(count):
-        end = int(about[answer, 4])
-        for place in range(int(about[answer, 0])):
-            row, x = got_profile[answer, place], got_sm[answer, place]
-            best, chosen = -np.inf, 0
-            for offer in range(at_lo.shape[0]):
-                if profile[offer] == row:
-                    who = service[offer]
-                    net = prices[who] - energy[row, x]
-                    earned_ends(steps, who, net, pressure[row, x], lo, hi, at_lo[offer, x], at_hi[offer, x], ends)
-                    spare_ends(steps, who, spare_lo, spare_hi, offer, x, ends)
-                    if ends[end] > best:
-                        best, chosen = ends[end], offer
-            offers[answer, place] = chosen
-            rates[answer, place] = at_hi[chosen, x] if end else at_lo[chosen, x]
-            if spare_lo.shape[0] > 0:
-                spare[answer, place] = spare_hi[chosen, x] if end else spare_lo[chosen, x]
-
-
 @njit((F2, I1, I1, F2, F1, F8, F8, F8, F2, F2, I1, I1, F1))
 def knapsack(
     earned: Floats, group: Ints, turns: Ints, pressure: Floats, memory: Floats, sigma: float, mu: float,

@@ -235,26 +235,6 @@ def finer(
     return looked
 
 
-@njit((WORLD, F2, F1, F1, I8, F8, F8, I1, I1, I1, I1, H2, H2, H2, H2, F1, F1), makes_arrays=True)
-def sharpened(
-    w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, first: int, lo: float, hi: float,
-    start: Ints, offers: Ints, sms: Ints, end: Ints, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any,
-    rates: Floats, spare: Floats,
-) -> None:  # fmt: skip
-    """Lowers the lines of a class's patterns, which may be those of a wider class, and writes what residents carry."""
-    ends = np.empty(2)
-    for column in range(start.shape[0] - 1):
-        for i in range(start[column], start[column + 1]):
-            place, x = offers[i] - first, sms[i]
-            lowered(
-                w, full_ratio, need, spare_need, offers[i], place, x, 1.0, lo, hi, at_lo, at_hi, spare_lo, spare_hi,
-                ends,
-            )  # fmt: skip
-            rates[i] = at_hi[place, x] if end[column] else at_lo[place, x]
-            if place < spare_lo.shape[0]:
-                spare[i] = spare_hi[place, x] if end[column] else spare_lo[place, x]
-
-
 @njit((I8, F1, F1), inner=True)
 def together(copies: int, single: Floats, best: Floats) -> None:
     """Writes the most that up to `copies` instances carry together, by the SM% of all."""

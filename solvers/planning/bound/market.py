@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.bound import kernels
+from solvers.planning.bound.exactly import PRICES, dearest, settle
 from solvers.planning.bound.lines import TINY, alone, finer, lines, narrowed
 from solvers.planning.bound.step_lines import steps_earned
 from solvers.planning.fleet.grids import SM, Floats, Ints
@@ -17,8 +17,10 @@ from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices
 
 Lines = NDArray[np.float32]
+LEAST_WIDTH_PRESSURE = 0.01  # of a class that is halved
 MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse
 COLUMN_SHARE = 0.9  # of a GPU's cost: a class worth less gives no columns
+STEPS_A_LINE = 50
 SEARCH_TURNS = 8  # knapsacks in one search for a class's own prices
 
 
@@ -34,26 +36,41 @@ class GpuClass:
     spare_hi: Lines
     own: Floats  # (price of pressure, of memory, worth)
 
-    def spare_of(self, rows: Ints, sms: Ints, end: int) -> Floats:
-        """Returns what residents could carry at an end of the class when a node is lost; 0 where none must."""
-        lines = self.spare_hi if end else self.spare_lo
-        return lines[rows, sms].astype(np.float64) if len(lines) else np.zeros(len(rows))
-
 
 @dataclass(frozen=True)
-class ClassPattern:
-    """The residents of a GPU at the rates of a class: a column of the linear programme."""
+class RealPattern:
+    """The residents of a GPU with what each carries there: a column of the linear programme."""
 
     market: int
-    place: int  # of its class; -1: a dedicated service alone
-    end: int
     offers: Ints
     sms: Ints
     rates: Floats
     spare: Floats  # what each could carry when a node is lost
-    pressure: float
-    memory_gib: float
-    sm_percent: float
+    used_share: float  # of the GPU, by SMs or by memory
+
+
+@dataclass(frozen=True)
+class AcceptedRates:
+    """What the rates that instances accept are computed from; dedicated services need 0 here."""
+
+    world: TableArrays
+    full_ratio: Floats
+    need: Floats
+    spare_need: Floats  # of those services alone that must survive the loss of a node
+
+
+@dataclass(frozen=True)
+class Members:
+    """What belongs to each of some groups."""
+
+    start: Ints
+    member: Ints
+
+    @classmethod
+    def of(cls, group: Ints, count: int) -> Members:
+        """Collects what belongs to each of `count` groups."""
+        member = np.argsort(group, kind="stable")
+        return cls(np.searchsorted(group[member], np.arange(count + 1)), member)
 
 
 @dataclass
@@ -71,6 +88,8 @@ class Market:
     profile: Ints  # of each offer, as a row of what follows
     group: Ints  # of each profile
     turns: Ints  # of each group
+    profiles: Members  # of each group
+    offers: Members  # of each profile
     pressure: Floats
     idle: float  # pressure of the SMs that an empty GPU leaves idle, where shares are paid, else 0
     added: Floats  # to a GPU's total by a resident: its pressure less that of the SMs it takes
@@ -94,6 +113,7 @@ class KnapsackScratch:
     got_profile: Ints
     got_sm: Ints
     about: Floats
+    promised: Floats  # [prices, layers, SM%] in an exact search
     offers: Ints  # of the residents of each answer
     rates: Floats
     spare: Floats
@@ -107,6 +127,7 @@ def scratch(markets: list[Market]) -> KnapsackScratch:
     return KnapsackScratch(
         np.zeros((rows, SM)), np.zeros((rows, SM)), np.zeros((max(groups, 1), SM)), np.zeros((layers + 1, SM)),
         np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, 5)),
+        np.zeros((2 * PRICES, layers + 1, SM)),
         np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, SM)), np.zeros((seen, SM)),
     )  # fmt: skip
 
@@ -154,6 +175,8 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
                 profile=profile.astype(np.int64),
                 group=group,
                 turns=np.minimum(turns, copies),
+                profiles=Members.of(group, len(turns)),
+                offers=Members.of(profile.astype(np.int64), len(used)),
                 pressure=pressure,
                 idle=idle,
                 added=pressure - idle * np.arange(SM) / 100.0,
@@ -187,21 +210,18 @@ def most_pressure(m: Market, s: KnapsackScratch, runs: NDArray[np.bool_]) -> flo
     return (m.idle + float(found)) * (1 + 1e-9)
 
 
-def new_class(
-    w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, m: Market, lo: float, hi: float
-) -> GpuClass:
-    """Makes a class with its lines; dedicated services have need 0 here, and all that may be lost no spare need."""
+def new_class(a: AcceptedRates, m: Market, lo: float, hi: float) -> GpuClass:
+    """Makes a class with its lines."""
     count = m.last - m.first
-    spare = count if spare_need.any() else 0
+    spare = count if a.spare_need.any() else 0
     ends = [np.zeros((size, SM), np.float32) for size in (count, count, spare, spare)]
-    lines(w, full_ratio, need, spare_need, m.first, m.last, 1.0, lo, hi, *ends)
+    lines(a.world, a.full_ratio, a.need, a.spare_need, m.first, m.last, 1.0, lo, hi, *ends)
     return GpuClass(lo, hi, ends[0], ends[1], ends[2], ends[3], np.zeros(3))
 
 
 def part_of_class(
-    w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, m: Market, c: GpuClass,
-    of: tuple[float, float], prices: Floats, steps: StepPrices,
-) -> tuple[GpuClass, int]:  # fmt: skip
+    a: AcceptedRates, m: Market, c: GpuClass, of: tuple[float, float], prices: Floats, steps: StepPrices
+) -> tuple[GpuClass, int]:
     """Returns a part of a class, with finer lines where that counts, and how many lines it looked at."""
     lo, hi = of
     first, last = (lo - c.lo) / (c.hi - c.lo), (hi - c.lo) / (c.hi - c.lo)
@@ -210,8 +230,8 @@ def part_of_class(
         ends += [np.empty_like(left), np.empty_like(left)]
         narrowed(c.at_lo, m.profile, m.pressure, hi, first, last, least, left, right, *ends[-2:])
     looked = finer(
-        w, steps, full_ratio, need, spare_need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, m.pressure,
-        MARGIN_SHARE, *ends,
+        a.world, steps, a.full_ratio, a.need, a.spare_need, prices, m.first, 1.0, lo, hi, m.profile, m.energy,
+        m.pressure, MARGIN_SHARE, *ends,
     )  # fmt: skip
     return GpuClass(lo, hi, ends[0], ends[1], ends[2], ends[3], c.own.copy()), looked
 
@@ -239,59 +259,107 @@ def draw_earned(m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch
     )  # fmt: skip
 
 
-def look(
-    m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, enough: float, tolerance: float, turns: int
-) -> tuple[float, list[Any]]:
-    """Returns the worth of a GPU of this market, and the patterns found on the way.
+class MarketLook:
+    """A look at a market's GPUs at given prices: the worth of one, and good patterns."""
 
-    Every class gets a bound at its own prices; the one that decides is searched until another does.
-    """
-    found: list[Any] = []
-    worths, turns_left = np.zeros(len(m.classes)), np.full(len(m.classes), turns)
-    for place, c in enumerate(m.classes):
-        draw_earned(m, prices, steps, s, c)
-        found += search(m, prices, steps, s, place, enough, tolerance, 1)
-        worths[place] = c.own[2]
-    floor, drawn = max(enough, best_alone(m, prices, steps)[0]), len(m.classes) - 1
-    while len(worths):
-        place = int(np.argmax(worths))
-        if worths[place] <= floor or turns_left[place] <= 0:
-            break
-        rest = np.delete(worths, place)
-        target = max(floor, float(rest.max(initial=0.0)) - tolerance)
-        if place != drawn:
-            draw_earned(m, prices, steps, s, m.classes[place])
-            drawn = place
-        found += search(m, prices, steps, s, place, target, tolerance, SEARCH_TURNS)
-        turns_left[place] -= SEARCH_TURNS
-        if m.classes[place].own[2] >= worths[place]:
-            turns_left[place] = 0
-        worths[place] = min(worths[place], m.classes[place].own[2])
-    return max(float(worths.max(initial=0.0)), best_alone(m, prices, steps)[0], 0.0), found
+    def __init__(self, a: AcceptedRates, m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch) -> None:
+        self.accepted, self.market, self.prices, self.steps, self.scratch = a, m, prices, steps, s
+        self.patterns: list[RealPattern] = []
+        self.real = 0.0  # the most that a pattern was found to be worth
+        self.steps_done = 0
+        self.drawn = -1  # the class whose earnings are drawn
 
+    def run(self, enough: float, tolerance: float, most: int) -> float:
+        """Returns the worth of a GPU of this market, or what it is at most: exact if that is more than enough.
 
-def search(
-    m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, place: int, target: float, tolerance: float,
-    most: int,
-) -> list[Any]:  # fmt: skip
-    """Improves the own prices of a class, whose earnings are drawn; returns the patterns found."""
-    c, rows = m.classes[place], len(m.memory_gib)
-    count = kernels.worth(
-        s.earned_lo[:rows], s.earned_hi[:rows], m.group, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle,
-        m.room_gib, m.share_price, m.scale, target, tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm,
-        s.about,
-    )  # fmt: skip
-    if c.own[2] < COLUMN_SHARE * target:
-        return []  # no price nearby makes it decide
-    kernels.residents(
-        steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.spare_lo,
-        c.spare_hi, count, s.about, s.got_profile, s.got_sm, s.offers, s.rates, s.spare,
-    )  # fmt: skip
-    return [
-        ClassPattern(
-            m.number, place, int(end), s.offers[i, : int(n)] + m.first, s.got_sm[i, : int(n)].copy(),
-            s.rates[i, : int(n)].copy(), s.spare[i, : int(n)].copy(), m.idle + pressed, held, used,
-        )
-        for i, (n, pressed, held, used, end) in enumerate(s.about[:count].tolist())
-        if n > 0
-    ]  # fmt: skip
+        Every class gets a bound at its own prices. Those that decide are searched exactly, and halved if that takes
+        more than `most` steps; if `most` is 0, by their own prices alone.
+        """
+        m = self.market
+        alone = best_alone(m, self.prices, self.steps)[0]
+        self.real = max(enough, alone)
+        worths = [self._search(place, tolerance, 1) for place in range(len(m.classes))]
+        is_done = [False] * len(worths)
+        while worths:
+            place = int(np.argmax(worths))
+            if is_done[place] or worths[place] <= self.real:
+                break
+            c = m.classes[place]
+            worths[place] = min(worths[place], self._search(place, tolerance, SEARCH_TURNS))
+            if worths[place] <= self.real:
+                continue
+            worth = self._enumerate(place, most) if most else np.inf
+            if np.isfinite(worth) or not most or c.hi - c.lo < LEAST_WIDTH_PRESSURE:
+                worths[place], is_done[place] = min(worths[place], worth), True
+            else:
+                self._halve(place)
+                worths[place : place + 1] = [self._search(half, tolerance, 1) for half in (place, place + 1)]
+                is_done[place : place + 1] = [False, False]
+        return max(max(worths, default=0.0), alone, 0.0)
+
+    def take(self, count: int) -> None:
+        """Takes the patterns that were written for it at their true rates."""
+        a, m, s = self.accepted, self.market, self.scratch
+        found = settle(
+            a.world, a.full_ratio, a.need, a.spare_need, self.steps, self.prices, m.first, m.offers.start,
+            m.offers.member, m.service, m.energy, m.pressure, m.added, m.memory_gib, m.idle, m.room_gib, m.share_price,
+            count, s.got_profile, s.got_sm, s.about, s.offers, s.rates, s.spare,
+        )  # fmt: skip
+        self.real = max(self.real, float(found))
+        self.patterns += [
+            RealPattern(
+                m.number, s.offers[i, : int(n)] + m.first, s.got_sm[i, : int(n)].copy(), s.rates[i, : int(n)].copy(),
+                s.spare[i, : int(n)].copy(), max(used / 100.0, held / m.room_gib),
+            )
+            for i, (n, _, held, used, _) in enumerate(s.about[:count].tolist())
+            if n > 0
+        ]  # fmt: skip
+
+    def _draw(self, place: int) -> None:
+        if place != self.drawn:
+            draw_earned(self.market, self.prices, self.steps, self.scratch, self.market.classes[place])
+            self.drawn = place
+
+    def _search(self, place: int, tolerance: float, most: int) -> float:
+        """Improves the own prices of a class, takes the patterns found and returns what it proves."""
+        m, s = self.market, self.scratch
+        c, rows = m.classes[place], len(m.memory_gib)
+        self._draw(place)
+        count = kernels.worth(
+            s.earned_lo[:rows], s.earned_hi[:rows], m.group, m.turns, m.added, m.memory_gib, c.lo - m.idle,
+            c.hi - m.idle, m.room_gib, m.share_price, m.scale, self.real, tolerance, most, c.own, s.values, s.best,
+            s.got_profile, s.got_sm, s.about,
+        )  # fmt: skip
+        proved = float(c.own[2])
+        if proved >= COLUMN_SHARE * self.real:
+            self.take(count)
+        return proved
+
+    def _enumerate(self, place: int, most: int) -> float:
+        """Returns what a GPU of a class is worth, no less than the most found so far; inf after `most` steps."""
+        a, m, s = self.accepted, self.market, self.scratch
+        c, rows = m.classes[place], len(m.memory_gib)
+        self._draw(place)
+        counts = np.zeros(2, dtype=np.int64)
+        worth = dearest(
+            a.world, a.full_ratio, a.need, a.spare_need, self.steps, self.prices, m.first, m.offers.start,
+            m.offers.member, m.service, m.energy, m.pressure, m.idle, s.earned_lo[:rows], s.earned_hi[:rows],
+            m.profiles.start, m.profiles.member, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle,
+            m.room_gib, m.share_price, m.scale, c.own, self.real, most, s.promised, s.got_profile, s.got_sm, s.about,
+            counts,
+        )  # fmt: skip
+        self.steps_done += int(counts[1])
+        self.take(min(int(counts[0]), len(s.got_sm)))
+        return float(worth)
+
+    def _halve(self, place: int) -> None:
+        """Makes two classes of one."""
+        c = self.market.classes[place]
+        middle = 0.5 * (c.lo + c.hi)
+        halves = [
+            part_of_class(self.accepted, self.market, c, of, self.prices, self.steps)
+            for of in ((c.lo, middle), (middle, c.hi))
+        ]
+        self.market.classes[place : place + 1] = [half for half, _ in halves]
+        self.steps_done += STEPS_A_LINE * sum(looked for _, looked in halves)
+        self.drawn = -1

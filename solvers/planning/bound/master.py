@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -11,12 +11,11 @@ import numpy as np
 
 from solvers.planning.bound.columns import write_columns
 from solvers.planning.bound.fleet import BoundFleet
-from solvers.planning.bound.lines import sharpened
-from solvers.planning.bound.market import ClassPattern, Market
+from solvers.planning.bound.market import Market, RealPattern
 from solvers.planning.fleet.grids import Floats, Ints
 
 INF = highspy.kHighsInf
-CLASS = attrgetter("market", "place")  # of a pattern
+MARKET = attrgetter("market")  # of a pattern
 
 
 WIDE_FACTOR = 1.15  # prices that the master may name are within this factor of those that have proved themselves
@@ -32,36 +31,27 @@ PRIMAL, DUAL = 4, 1  # HiGHS's numbers of its simplex strategies: columns are ad
 class BoundMaster:
     """minimise what GPUs and unserved rates cost, so that
 
-    every family's rates are covered or unserved         (family rows)
+    every service's rate is covered or unserved          (service rows)
     patterns use GPUs that are bought                    (market rows)
-    each class's patterns make its ends' pressure        (pressure rows: lo and hi in any mixture)
-    and fit its memory on average                        (memory rows)
-    and fill as many steps as each service's rate does   (step rows, once every service has a row of its own)
-
-    A family is some services whose prices move together: few rows while prices are far off, a row a service at last.
+    and fill as many steps as each service's rate does   (step rows)
     """
 
     def __init__(self, f: BoundFleet) -> None:
         self.fleet = f
-        self.columns: list[ClassPattern] = []
-        self.known: set[tuple[int, int, int, bytes, bytes]] = set()
+        self.columns: list[RealPattern] = []
+        self.known: set[tuple[int, bytes, bytes]] = set()
         self.idle_rounds: Ints = np.zeros(0, dtype=np.int64)
         self.is_step_boxed = len(f.need) > FEW_SERVICES
 
-    def rebuild(self, patterns: list[ClassPattern], centre: Floats, family: Ints) -> None:
-        """Starts over with the present classes, these columns, and prices in proportion to these."""
+    def rebuild(self, patterns: list[RealPattern], centre: Floats) -> None:
+        """Starts over with the present steps, these columns, and prices around these."""
         f = self.fleet
-        self.family, self.families = family, int(family.max(initial=-1)) + 1
-        self.shape = np.maximum(centre[: len(f.need)], 1e-12)
-        self.money = np.bincount(family, self.shape * f.need, minlength=self.families)
-        self.part = self.shape / self.money[family]  # of a family's money, by a request a second
-        self.wide = np.full(self.families, WIDE_FACTOR)
+        self.wide = np.full(len(f.need), WIDE_FACTOR)
         self.step_wide = np.full(len(f.steps), STEP_WIDE_SHARE)
         self._box(centre)
-        services, markets = self.families, len(f.markets)
-        self.class_row = np.cumsum([services + markets, *(2 * len(m.classes) for m in f.markets)])
+        services, markets = len(f.need), len(f.markets)
         steps = f.steps
-        self.step_row = int(self.class_row[-1])
+        self.step_row = services + markets
         rows = self.step_row + len(steps)
         self.step_order = np.argsort(steps.service, kind="stable")
         self.step_start = np.searchsorted(steps.service[self.step_order], np.arange(len(f.need) + 1))
@@ -69,8 +59,6 @@ class BoundMaster:
         low, high = np.full(rows, -INF), np.zeros(rows)
         low[:services], high[:services] = 1.0, INF
         low[self.step_row :], high[self.step_row :] = 1.0, INF
-        for m in f.markets:
-            low[self.class_row[m.number] : self.class_row[m.number + 1] : 2] = 0.0
         pools = len(f.count)
         of = np.zeros(pools, dtype=np.int32)
         for m in f.markets:
@@ -84,9 +72,9 @@ class BoundMaster:
         lp.col_upper_ = np.concatenate([np.full(base - pools, INF), f.count])
         lp.row_lower_, lp.row_upper_ = low, high
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        of_step = family[steps.service]
         each = [
-            np.concatenate([[number], self.step_row + np.flatnonzero(of_step == number)]) for number in range(services)
+            np.concatenate([[number], self.step_row + np.flatnonzero(steps.service == number)])
+            for number in range(services)
         ]
         of_steps = self.step_row + np.arange(boxed)[:, None]
         index = [*each, *of_steps, *each, *of_steps, *of[:, None]]
@@ -118,7 +106,7 @@ class BoundMaster:
     def _box(self, centre: Floats) -> None:
         f = self.fleet
         money = f.money(centre)
-        each, wide = money / f.need, self.wide[self.family]
+        each, wide = money / f.need, self.wide
         self.low, self.high = np.minimum(each / wide, f.most_price), np.minimum(each * wide, f.most_price)
         boxed = len(f.steps) if self.is_step_boxed else 0
         of_steps = (centre[len(f.need) :] * f.steps.least)[:boxed]
@@ -126,28 +114,23 @@ class BoundMaster:
         self.step_low, self.step_high = np.maximum(of_steps - reach, 0.0), of_steps + reach
 
     def _edges(self) -> Floats:
-        """Returns the cost of what is lacking of each family's rates and of steps, and the gain from more than all."""
+        """Returns the cost of each service's shortfall of its rate and of steps, and the gain from more than all."""
         need = self.fleet.need
-        short = np.bincount(self.family, self.high * need, minlength=self.families).astype(np.float64)
-        over = np.bincount(self.family, self.low * need, minlength=self.families).astype(np.float64)
-        return np.concatenate([short, self.step_high, -over, -self.step_low])
+        return np.concatenate([self.high * need, self.step_high, -self.low * need, -self.step_low])
 
-    def add(self, patterns: list[ClassPattern]) -> int:
-        """Takes patterns as columns; returns how many were new.
-
-        Once every service has a price of its own, their lines are made as low as their classes allow.
-        """
+    def add(self, patterns: list[RealPattern]) -> int:
+        """Takes patterns as columns; returns how many were new."""
         fresh = []
         for p in patterns:
-            key = (p.market, p.place, p.end, p.offers.tobytes(), p.sms.tobytes())
+            key = _key(p)
             if key not in self.known:
                 self.known.add(key)
                 fresh.append(p)
         if not fresh:
             return 0
         made = [
-            self._columns(self.fleet.markets[market], place, list(group))
-            for (market, place), group in groupby(fresh, key=CLASS)
+            self._columns(self.fleet.markets[market], list(group))
+            for market, group in groupby(sorted(fresh, key=MARKET), key=MARKET)
         ]
         counts, rows, entries, costs = [np.concatenate(each) for each in zip(*made, strict=True)]
         n = len(fresh)
@@ -158,36 +141,21 @@ class BoundMaster:
         self.idle_rounds = np.concatenate([self.idle_rounds, np.zeros(n, dtype=np.int64)])
         return n
 
-    def _columns(self, m: Market, place: int, fresh: list[ClassPattern]) -> tuple[Ints, Ints, Floats, Floats]:
-        """Takes patterns of one class, or of dedicated services alone; returns their sizes, rows, entries and costs."""
-        f, steps, n = self.fleet, self.fleet.steps, len(fresh)
-        c = m.classes[max(place, 0)]
-        start = np.cumsum([0, *[len(p.offers) for p in fresh]])
-        offers, sms = np.concatenate([p.offers for p in fresh]), np.concatenate([p.sms for p in fresh])
-        rates, spare = np.concatenate([p.rates for p in fresh]), np.concatenate([p.spare for p in fresh])
-        end = np.array([p.end for p in fresh], dtype=np.int64)
-        if place >= 0 and self.families == len(f.need):
-            sharpened(
-                f.world, f.full_ratio, f.shared_need, f.spare_need, m.first, c.lo, c.hi, start, offers, sms, end,
-                c.at_lo, c.at_hi, c.spare_lo, c.spare_hi, rates, spare,
-            )  # fmt: skip
-            fresh = [
-                ClassPattern(
-                    p.market, place, p.end, p.offers, p.sms, rates[i:j], spare[i:j], p.pressure, p.memory_gib,
-                    p.sm_percent,
-                )
-                for p, (i, j) in zip(fresh, pairwise(start.tolist()), strict=True)
-            ]  # fmt: skip
+    def _columns(self, m: Market, fresh: list[RealPattern]) -> tuple[Ints, Ints, Floats, Floats]:
+        """Takes patterns of a market; returns their sizes, rows, entries and costs."""
+        steps, n = self.fleet.steps, len(fresh)
         self.columns += fresh
-        most = len(offers) * (1 + self.most_steps) + 3 * n
+        start = np.cumsum([0, *[len(p.offers) for p in fresh]])
+        offers, sms = np.concatenate([p.offers for p in fresh]) - m.first, np.concatenate([p.sms for p in fresh])
+        most = len(offers) * (1 + self.most_steps) + n
         begin, cost = np.zeros(n + 1, dtype=np.int64), np.zeros(n)
         row, entry = np.zeros(most, dtype=np.int64), np.zeros(most)
         write_columns(
-            self.family, self.part, m.service, m.profile, m.pressure, m.energy, m.room_gib, m.share_price, c.lo, c.hi,
-            c.at_lo, c.at_hi, int(place < 0), m.first, start, offers, sms, end, rates, spare,
-            np.array([(p.pressure, p.memory_gib, p.sm_percent) for p in fresh]), self.step_start, self.step_order,
-            steps.length, steps.rise, steps.least, steps.spare, self.families + m.number,
-            int(self.class_row[m.number]) + 2 * place, self.step_row, begin, row, entry, cost,
+            self.fleet.need, m.service[offers], m.profile[offers], m.energy, start, sms,
+            np.concatenate([p.rates for p in fresh]), np.concatenate([p.spare for p in fresh]),
+            np.array([p.used_share for p in fresh]), m.share_price, self.step_start, self.step_order, steps.length,
+            steps.rise, steps.least, steps.spare, len(self.fleet.need) + m.number, self.step_row, begin, row, entry,
+            cost,
         )  # fmt: skip
         return np.diff(begin), row[: begin[-1]], entry[: begin[-1]], cost
 
@@ -201,15 +169,16 @@ class BoundMaster:
             h.run()
             h.setOptionValue("simplex_strategy", PRIMAL)
         if h.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return self.shape, float("inf"), 0
+            return self.low, float("inf"), 0
         solution, info = h.getSolution(), h.getInfo()
         duals = np.array(solution.row_dual)
         amounts = np.array(solution.col_value)
-        could_rise = np.bincount(self.family, self.high < self.fleet.most_price, minlength=self.families) > 0
+        services = len(self.fleet.need)
+        could_rise = self.high < self.fleet.most_price
         slack = amounts[: self.base - len(self.fleet.count)].reshape(2, -1)
-        short, over = slack[:, : self.families]
+        short, over = slack[:, :services]
         hits = ((short > 1e-7) & could_rise) | (over > 1e-7)
-        short, over = slack[:, self.families :]
+        short, over = slack[:, services:]
         step_hits = (short > 1e-7) | ((over > 1e-7) & (self.step_low > 0.0))
         self.is_boxed = bool(hits.any() or step_hits.any())
         if self.is_step_boxed:
@@ -223,16 +192,16 @@ class BoundMaster:
         )
         self.amounts = amounts[self.base :]
         self.idle_rounds = np.where(np.array(solution.col_dual)[self.base :] > 1e-9, self.idle_rounds + 1, 0)
-        of_rates = np.maximum(duals[: self.families], 0.0)[self.family] * self.part
+        of_rates = np.maximum(duals[:services], 0.0) / self.fleet.need
         of_steps = np.maximum(duals[self.step_row :], 0.0) / self.fleet.steps.least
         prices = np.concatenate([of_rates, of_steps])
         return prices, float(info.objective_function_value), int(info.simplex_iteration_count)
 
-    def bought(self) -> list[tuple[ClassPattern, float]]:
+    def bought(self) -> list[tuple[RealPattern, float]]:
         """Returns the columns that the last solution buys, and how many of each."""
         return [(self.columns[place], float(self.amounts[place])) for place in np.flatnonzero(self.amounts > 1e-9)]
 
-    def recent(self, rounds: int) -> list[ClassPattern]:
+    def recent(self, rounds: int) -> list[RealPattern]:
         """Returns the columns that were worth their cost within so many rounds."""
         return [p for p, idle in zip(self.columns, self.idle_rounds, strict=True) if idle <= rounds]
 
@@ -244,7 +213,10 @@ class BoundMaster:
         self.highs.deleteCols(len(old), (old + self.base).astype(np.int32))
         gone = set(old.tolist())
         for place in gone:
-            p = self.columns[place]
-            self.known.discard((p.market, p.place, p.end, p.offers.tobytes(), p.sms.tobytes()))
+            self.known.discard(_key(self.columns[place]))
         self.columns = [p for place, p in enumerate(self.columns) if place not in gone]
         self.idle_rounds = np.delete(self.idle_rounds, old)
+
+
+def _key(p: RealPattern) -> tuple[int, bytes, bytes]:
+    return p.market, p.offers.tobytes(), p.sms.tobytes()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from solvers.planning.bound.fleet import BoundFleet
-from solvers.planning.bound.market import ClassPattern
+from solvers.planning.bound.market import RealPattern
 from solvers.planning.fleet.grids import Floats
 from solvers.planning.steps import LARGE_SHARE, RateSteps, surviving
 
@@ -20,7 +20,7 @@ MOST_HOSTS = 4  # nodes of a service that rows tell apart: more need little more
 CAPACITY_ALONE = 1e3  # so much more than instances, what they could carry counts in a row
 SAME_SHARE = 2e-3  # of a length: two that are closer are the same
 
-Bought = list[tuple[ClassPattern, float]]
+Bought = list[tuple[RealPattern, float]]
 
 
 def least_instances(f: BoundFleet) -> RateSteps:

@@ -1,8 +1,7 @@
-"""Keeps the best bound so far while prices are looked at and classes are halved."""
+"""Keeps the best bound so far while prices are looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,16 +9,14 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound.attainable import AttainableHere, attainable
 from solvers.planning.bound.counts import GpuCounts
-from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scale_prices
+from solvers.planning.bound.fleet import EXACT_STEPS, BoundFleet, PriceEvaluation, look_at, market_of, scale_prices
 from solvers.planning.bound.kept import restore, restored_columns
-from solvers.planning.bound.market import ClassPattern, best_alone
-from solvers.planning.bound.refine import carried, halve
+from solvers.planning.bound.market import RealPattern, best_alone
 from solvers.planning.duals import Duals
 from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.kept_search import KeptSearch
 from solvers.planning.steps import NO_STEPS, RateSteps
 
-NEAR_SHARE = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
 CAP_TOLERANCE_SHARE = 1e-5  # lines are float32
 SCALE_TRIES = 12  # multiples of the first prices, where worths do not scale with them
 
@@ -33,7 +30,7 @@ class Round:
     pool_prices: Floats  # the worth of one more GPU of each pool beyond its cost
     converged: bool
     work: int
-    limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
+    limit: float = np.inf  # the least that the linear programme cost, if it ended: no prices prove more
     duals: Duals | None = None  # for other rates
     steps: RateSteps = NO_STEPS
     kept: KeptSearch | None = None  # for the next search
@@ -54,7 +51,7 @@ class BoundSearch:
 
     def look(self, prices: Floats, *, is_paid: bool = False) -> PriceEvaluation:
         """Evaluates prices; they become the centre if they prove more."""
-        return self.take(look_at(self.fleet, prices, is_paid=is_paid))
+        return self.take(look_at(self.fleet, prices, is_paid=is_paid, most=EXACT_STEPS))
 
     def take(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Takes an evaluation; its prices become the centre if they prove more."""
@@ -115,11 +112,11 @@ class BoundSearch:
         self.centre = np.concatenate([self.centre[:services], self.centre[services + kept], np.zeros(len(added))])
         self.best = replace(self.best, limit=np.inf)  # more steps may prove more
 
-    def resume(self, kept: KeptSearch) -> list[ClassPattern]:
+    def resume(self, kept: KeptSearch) -> list[RealPattern]:
         """Goes on where another search has ended; returns its columns and those found now."""
         self.centre = restore(self.fleet, kept)
         self.work += sum(len(m.classes) * 2 * (m.last - m.first) for m in self.fleet.markets)
-        patterns = restored_columns(self.fleet, kept.columns)
+        patterns = restored_columns(self.fleet, kept.columns, self.centre)
         return patterns + self.look(self.centre).patterns
 
     def shrink(self, evaluation: PriceEvaluation) -> PriceEvaluation:
@@ -133,22 +130,6 @@ class BoundSearch:
             else:
                 low = middle
         return self.look(self.centre)
-
-    def deepen(self, patterns: list[ClassPattern], gain: float) -> Iterator[list[ClassPattern]]:
-        """Halves the classes that decide at the best prices, as long as that proves `gain` of the bound more."""
-        while True:
-            before = self.rough
-            evaluation = self.look(self.centre)
-            done, fate = halve(self.fleet, evaluation.worth, self.centre, NEAR_SHARE)
-            self.work += done
-            if not done:
-                return
-            self.best = replace(self.best, limit=np.inf)  # finer classes may prove more
-            patterns = [moved for p in patterns for moved in carried(self.fleet, p, fate)]
-            patterns += self.look(self.centre).patterns
-            yield patterns
-            if self.rough - before <= gain * abs(before):
-                return
 
 
 def capped(f: BoundFleet) -> NDArray[np.bool_]:
@@ -166,21 +147,7 @@ def capped(f: BoundFleet) -> NDArray[np.bool_]:
     return most >= f.need * (1 - CAP_TOLERANCE_SHARE)
 
 
-def families(f: BoundFleet, count: int) -> Ints:
-    """Groups services into so many families: by model, then by how tight their SLO is."""
-    t = f.tables
-    if count >= len(f.need):
-        return np.arange(len(f.need))
-    slowness = np.full(len(f.need), np.inf)
-    alone = t.exec_ms[:, 0, 100]
-    np.minimum.at(slowness, t.offer_service, t.slo_ms[t.offer_service] / alone[t.offer_profile])
-    order = np.lexsort((slowness, t.model))
-    found = np.zeros(len(f.need), dtype=np.int64)
-    found[order] = np.arange(len(f.need)) * count // len(f.need)
-    return found
-
-
-def alone_patterns(f: BoundFleet, prices: Floats) -> list[ClassPattern]:
+def alone_patterns(f: BoundFleet, prices: Floats) -> list[RealPattern]:
     """Returns the GPU of a dedicated service in each market."""
     found = []
     steps = f.priced_steps(prices)
@@ -188,17 +155,13 @@ def alone_patterns(f: BoundFleet, prices: Floats) -> list[ClassPattern]:
         worth, at = best_alone(m, prices, steps)
         if at >= 0 and worth > 0.0:
             found.append(
-                ClassPattern(
+                RealPattern(
                     m.number,
-                    -1,
-                    0,
                     np.array([at + m.first]),
                     m.alone_sm[at : at + 1],
                     m.alone[at : at + 1],
                     m.alone_spare[at : at + 1],
-                    0.0,
-                    0.0,
-                    100.0,
+                    1.0,
                 )
             )
     return found
