@@ -30,7 +30,7 @@ from solvers.planning.step_prices import StepPrices, priced_steps
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
 
 EXACT_STEPS = 300_000  # of an exact search in a class, about 6 ms: then its halves are searched
-STEPS_A_WORK = 50
+STEPS_A_WORK = 100  # of exact searches
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
 
