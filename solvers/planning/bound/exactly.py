@@ -18,24 +18,21 @@ ROOM = 1.0 + 1e-9  # of memory, for sums of floats
 NOTHING = 1e-9  # of pressure
 
 
-@njit((F2, I1, I1, I1, F2, F1, F8, F8, F8, F1, F2), inner=True)
+@njit((F2, I1, I1, I1, I1, F2, F1, F8, F8, F8, F1, F2), inner=True)
 def promise(
-    earned: Floats, layers: Ints, start: Ints, member: Ints, pressure: Floats, memory: Floats, sigma: float, mu: float,
-    sm_price: float, values: Floats, best: Floats,
+    earned: Floats, layers: Ints, start: Ints, row_of: Ints, x_of: Ints, pressure: Floats, memory: Floats, sigma: float,
+    mu: float, sm_price: float, values: Floats, best: Floats,
 ) -> None:  # fmt: skip
     """Writes the most that residents of the first so many layers earn within so many SM%, at these prices."""
     for x in range(SM):
         best[0, x] = 0.0
     for layer in range(layers.shape[0]):
-        g = layers[layer]
         for x in range(SM):
             values[x] = 0.0
-        for i in range(start[g], start[g + 1]):
-            row = member[i]
-            for x in range(1, SM):
-                if earned[row, x] > 0.0:
-                    net = earned[row, x] - sigma * pressure[row, x] - mu * memory[row] - sm_price * x
-                    values[x] = net if net > values[x] else values[x]
+        for i in range(start[layers[layer]], start[layers[layer] + 1]):
+            row, x = row_of[i], x_of[i]
+            net = earned[row, x] - sigma * pressure[row, x] - mu * memory[row] - sm_price * x
+            values[x] = net if net > values[x] else values[x]
         before, after = best[layer], best[layer + 1]
         for x in range(SM):
             after[x] = before[x]
@@ -101,55 +98,82 @@ def dearest(
     group, and gives a branch up as soon as some prices of pressure and memory show that the rest cannot reach `target`.
     counts: (patterns found above the target: the last ones are written; steps).
     """
+    counts[0], counts[1] = 0, 0
     groups = turns.shape[0]
-    is_growing = True  # with each resident
-    for row in range(pressure.shape[0]):
-        is_growing &= pressure[row].min() >= 0.0
-    tops, values = np.zeros(groups), np.zeros(SM)
+    first_item, row_of, x_of = (
+        np.zeros(groups + 1, np.int64),
+        np.empty(at_lo.size, np.int64),
+        np.empty(at_lo.size, np.int64),
+    )
+    items = 0
     for g in range(groups):
         for i in range(start[g], start[g + 1]):
-            tops[g] = max(tops[g], at_lo[member[i]].max(), at_hi[member[i]].max())
-    order = np.argsort(tops)
+            for x in range(1, SM):
+                if at_lo[member[i], x] > 0.0 or at_hi[member[i], x] > 0.0:
+                    row_of[items], x_of[items] = member[i], x
+                    items += 1
+        first_item[g + 1] = items
     layers = np.empty(turns.sum(), np.int64)
-    count = 0
-    for g in order:
-        if tops[g] > 0.0:
-            for _ in range(turns[g]):
-                layers[count] = g
-                count += 1
-    layers = layers[:count]
-    counts[0], counts[1] = 0, 0
-    if count == 0:
-        return target
-    sigma, mu, sm_price = np.empty(PRICES), np.empty(PRICES), np.empty(PRICES)
-    sigma_of_class, step = class_prices[0], max(0.5 * abs(class_prices[0]), 0.1 * scale)
+    values, tops = np.zeros(SM), np.zeros(groups)
+    sigma, mu, sm_price, beyond = np.empty(PRICES), np.empty(PRICES), np.empty(PRICES), np.empty(2 * PRICES)
+    step = max(0.5 * abs(class_prices[0]), 0.1 * scale)
     for k in range(PRICES):
-        sigma[k] = sigma_of_class + (0.0 if k == 0 or k == 3 else step if k == 1 else -step if k == 2 else 3.0 * step)
+        sigma[k] = class_prices[0] + (0.0 if k == 0 or k == 3 else step if k == 1 else -step if k == 2 else 3.0 * step)
         mu[k] = class_prices[1] if k < 3 else 0.0
         sm_price[k] = max(share_price - mu[k] * room, 0.0) / 100.0
         for end in range(2):
-            earned = at_hi if end else at_lo
-            promise(
-                earned, layers, start, member, pressure, memory, sigma[k], mu[k], sm_price[k], values, best[2 * k + end]
-            )  # fmt: skip
+            beyond[2 * k + end] = sigma[k] * (hi if end else lo) + max(mu[k] * room - share_price, 0.0)
+    for turn in range(2):  # first with all items at the class's prices, then with those that they leave
+        count = 0
+        for g in np.argsort(tops):
+            if first_item[g + 1] > first_item[g]:
+                for _ in range(turns[g]):
+                    layers[count] = g
+                    count += 1
+        for k in range(PRICES if turn else 1):
+            for end in range(2):
+                promise(
+                    at_hi if end else at_lo, layers[:count], first_item, row_of, x_of, pressure, memory, sigma[k],
+                    mu[k], sm_price[k], values, best[2 * k + end],
+                )  # fmt: skip
+        if turn:
+            break
+        items = 0
+        for g in range(groups):
+            begin, first_item[g] = first_item[g], items
+            for i in range(begin, first_item[g + 1]):
+                row, x = row_of[i], x_of[i]
+                paid = sigma[0] * pressure[row, x] + mu[0] * memory[row] + sm_price[0] * x
+                if (
+                    beyond[0] + at_lo[row, x] - paid + best[0, count, SM - 1 - x] > target
+                    or beyond[1] + at_hi[row, x] - paid + best[1, count, SM - 1 - x] > target
+                ):
+                    row_of[items], x_of[items] = row, x
+                    items += 1
+                    tops[g] = max(tops[g], at_lo[row, x], at_hi[row, x])
+            if g == groups - 1:
+                first_item[groups] = items
+    if count == 0:
+        return target
+    is_growing = True  # with each resident
+    for row in range(pressure.shape[0]):
+        is_growing &= pressure[row].min() >= 0.0
     deep = MOST_RESIDENTS + 1
     left, pressed, held, value = np.zeros(deep, np.int64), np.zeros(deep), np.zeros(deep), np.zeros((deep, 2))
-    at, item, x_of = np.zeros(deep, np.int64), np.zeros(deep, np.int64), np.zeros(deep, np.int64)
+    at, item = np.zeros(deep, np.int64), np.zeros(deep, np.int64)
     rows, sms = np.zeros(deep, np.int64), np.zeros(deep, np.int64)
     adjusted = np.zeros((deep, 2 * PRICES))
-    for k in range(PRICES):
-        for end in range(2):
-            adjusted[0, 2 * k + end] = sigma[k] * (hi if end else lo) + max(mu[k] * room - share_price, 0.0)
+    adjusted[0] = beyond
     depth, work, found = 0, 0, 0
     into = np.empty(3)
-    left[0], at[0], item[0], x_of[0] = SM - 1, count - 1, start[layers[count - 1]], 1
+    left[0], at[0], item[0] = SM - 1, count - 1, first_item[layers[count - 1]]
     while depth >= 0:
         layer = at[depth]
         if layer < 0:
             depth -= 1
             continue
         g = layers[layer]
-        if item[depth] == start[g] and x_of[depth] == 1:
+        if item[depth] == first_item[g]:
             is_open = True
             for k in range(PRICES):
                 if (
@@ -161,19 +185,16 @@ def dearest(
             if not is_open:
                 depth -= 1
                 continue
-        if item[depth] >= start[g + 1]:
+        if item[depth] >= first_item[g + 1]:
             at[depth] = layer - 1
             if layer > 0:
-                item[depth], x_of[depth] = start[layers[layer - 1]], 1
+                item[depth] = first_item[layers[layer - 1]]
             continue
-        row, x = member[item[depth]], x_of[depth]
-        if x > left[depth] or held[depth] + memory[row] > room * ROOM:
-            item[depth] += 1
-            x_of[depth] = 1
-            continue
-        x_of[depth] = x + 1
+        row, x = row_of[item[depth]], x_of[item[depth]]
+        item[depth] += 1
+        work += 1
         total = pressed[depth] + pressure[row, x]
-        if (at_lo[row, x] <= 0.0 and at_hi[row, x] <= 0.0) or (is_growing and total > hi + NOTHING):
+        if x > left[depth] or held[depth] + memory[row] > room * ROOM or (is_growing and total > hi + NOTHING):
             continue
         is_open = True
         for k in range(PRICES):
@@ -187,7 +208,6 @@ def dearest(
             ):
                 is_open = False
                 break
-        work += 1
         if not is_open:
             continue
         if work > most or depth == MOST_RESIDENTS:
@@ -200,7 +220,7 @@ def dearest(
         value[depth, 1] = value[depth - 1, 1] + at_hi[row, x]
         at[depth] = layer - 1
         if layer > 0:
-            item[depth], x_of[depth] = start[layers[layer - 1]], 1
+            item[depth] = first_item[layers[layer - 1]]
         if total < lo - NOTHING or total > hi + NOTHING:
             continue
         part = min(max((total - lo) / (hi - lo), 0.0), 1.0) if hi > lo else 0.0
