@@ -26,7 +26,7 @@ def least_cost(problem: Problem) -> float:
     services = [problem.services[name] for name in sorted(problem.services)]
     reached: dict[Served, float] = {(0.0,) * (4 * len(services)): 0.0}
     for node in problem.nodes.values():
-        options = _worthwhile(_fillings(problem, services, node))
+        options = _worthwhile(fillings(problem, services, node))
         for _ in node.gpus:
             grown = dict(reached)
             for (served, cost), (filling, more) in product(reached.items(), options.items()):
@@ -79,7 +79,7 @@ def unserved_cost(problem: Problem, services: list[Service], served: Served) -> 
     return cost
 
 
-def _fillings(problem: Problem, services: list[Service], node: Node) -> dict[Served, float]:
+def fillings(problem: Problem, services: list[Service], node: Node) -> dict[Served, float]:
     """Returns what a GPU of a node can carry of each service, which run there, and its cost."""
     choices: list[list[Resident | None]] = [[None, *_choices(problem, service, node)] for service in services]
     found: dict[Served, float] = {}
@@ -90,7 +90,7 @@ def _fillings(problem: Problem, services: list[Service], node: Node) -> dict[Ser
         is_alone = any(service.is_dedicated for _, (service, _, _) in present)
         if not present or used > 100 or len(set(models)) < len(models) or (is_alone and len(present) > 1):
             continue
-        carried = _carried(problem, [resident for _, resident in present])
+        carried = carried_together(problem, [resident for _, resident in present])
         held = sum(memory for _, memory in carried)
         room = problem.gpu_types[node.gpu_type].memory_gib
         if held > room:
@@ -123,7 +123,7 @@ def _choices(problem: Problem, service: Service, node: Node) -> list[Resident]:
     return [(service, profile, sm) for profile in profiles if profile for sm in SMS]
 
 
-def _carried(problem: Problem, residents: list[Resident]) -> list[tuple[float, float]]:
+def carried_together(problem: Problem, residents: list[Resident]) -> list[tuple[float, float]]:
     """Returns the rate of each resident by its best batch, next to the others, and the memory that this takes."""
     own = [_at(profile.demand.pressure, sm) for _, profile, sm in residents]
     outside = 0.0
