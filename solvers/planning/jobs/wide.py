@@ -148,8 +148,8 @@ class _Seating:
         node = self.problem.nodes.get(running.node)
         if node is None or running.degree != job.gpus or not all(node.has_gpu(gpu) for _, gpu in running.places):
             return None
-        offer = self._offer(job, node, running.gpus, 0)
         stays = not job.is_preemptible
+        offer = self._offer(job, node, running.gpus, 0, stays=stays)
         if offer is None or not (stays or offer.cost <= penalty(job, self.problem.policy) * (1 + NEAR_SHARE)):
             return None
         return self.take(job, offer)
@@ -195,8 +195,8 @@ class _Seating:
             return f"maxPricePerHour: {best.price:.4g}" if best.price else "a higher priority"
         return f"a node with {job.gpus} free GPUs that are linked"
 
-    def _offer(self, job: Job, node: Node, gpus: tuple[int, ...], left: int) -> _Offer | None:
-        """Returns these GPUs as an offer; None if the job may not have them."""
+    def _offer(self, job: Job, node: Node, gpus: tuple[int, ...], left: int, *, stays: bool = False) -> _Offer | None:
+        """Returns these GPUs as an offer; None if the job may not have them. One that stays does so late, and dear."""
         problem, places = self.problem, [(node.name, gpu) for gpu in gpus]
         profile = job.profiles.get(node.gpu_type)
         if (
@@ -209,10 +209,10 @@ class _Seating:
         if job.template is not None and node.templates is not None and job.template not in node.templates:
             return None
         watts, pace = _watts(profile), value_at(profile.units_per_second, WHOLE)
-        if job.gpus * watts > self._watts_left or (job.is_preemptible and not self._is_in_time(job, pace)):
+        if job.gpus * watts > self._watts_left or not (stays or self._is_in_time(job, pace)):
             return None
         price = self._price(node, job.gpus)
-        if price > 0 and job.is_preemptible and not may_open(job, price):
+        if price > 0 and not (stays or may_open(job, price)):
             return None
         energy = job.gpus * watts / 1000 * problem.policy.energy_price_per_kwh
         leaving = [other for place in places for other in self._running[place]]

@@ -92,6 +92,12 @@ def test_every_seat_is_right_and_costs_what_is_stated(
     assert [job for job in again.jobs if job.gpus] == [job for job in first.jobs if job.gpus], "what runs stays"
 
 
+def test_a_job_that_may_not_be_stopped_does_not_begin_late_either() -> None:
+    late = wide("late", deadline=NOON - timedelta(hours=1), is_preemptible=False, priority=1000)
+    found = place_jobs(world(nodes(2), late), ())
+    assert [job for job in found.jobs if job.gpus] == []
+
+
 def seats(problem: Problem, job: Job) -> Iterator[PlacedJob]:
     for node in problem.nodes.values():
         for gpus in combinations(node.gpus, job.gpus):
