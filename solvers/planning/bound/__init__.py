@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.planning.bound.attainable import attainable
 from solvers.planning.bound.convergence import Convergence
-from solvers.planning.bound.fleet import EXACT_STEPS, fleet, look_at
+from solvers.planning.bound.fleet import fleet, look_at
 from solvers.planning.bound.kept import is_of
 from solvers.planning.bound.scope import left_out, why_not
 from solvers.planning.bound.search import BoundSearch, Round
@@ -53,5 +53,5 @@ def rounds(tables: Tables, work: int | None = None, kept: KeptSearch | None = No
 def bound_at(tables: Tables, prices: Floats, steps: RateSteps = NO_STEPS) -> float:
     """Returns the bound that any prices of a request a second, and of steps, prove; a price below 0 counts as 0."""
     f = replace(fleet(tables, LEVELS), steps=steps)
-    found = look_at(f, f.limited(np.maximum(prices, 0.0)), most=EXACT_STEPS).bound
+    found = look_at(f, f.limited(np.maximum(prices, 0.0))).bound
     return attainable(f).above(found)

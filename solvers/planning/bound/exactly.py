@@ -92,7 +92,7 @@ def dearest(
     hi: float, room: float, share_price: float, scale: float, class_prices: Floats, target: float, most: int,
     best: Floats, got_profile: Ints, got_sm: Ints, about: Floats, counts: Ints,
 ) -> float:  # fmt: skip
-    """Returns the most that a GPU of this class earns, or `target` if that is more, or inf after `most` steps.
+    """Returns the most that a GPU of this class earns, or `target` if that is more; after `most` steps, a bound of it.
 
     Lines tell which branches may reach the target; whole patterns earn their true rates. It takes residents group by
     group, and gives a branch up as soon as some prices of pressure and memory show that the rest cannot reach `target`.
@@ -211,8 +211,15 @@ def dearest(
         if not is_open:
             continue
         if work > most or depth == MOST_RESIDENTS:
-            counts[0], counts[1] = found, work
-            return np.inf
+            for above in range(depth + 1):  # what is left of each branch
+                rest = np.inf
+                for k in range(PRICES):
+                    of_first = adjusted[above, 2 * k] + best[2 * k, at[above] + 1, left[above]]
+                    of_last = adjusted[above, 2 * k + 1] + best[2 * k + 1, at[above] + 1, left[above]]
+                    rest = min(rest, max(of_first, of_last))
+                target = max(target, rest)
+            counts[0], counts[1] = found, max(work, most + 1)
+            return target
         rows[depth], sms[depth] = row, x
         depth += 1
         left[depth], pressed[depth], held[depth] = left[depth - 1] - x, total, held[depth - 1] + memory[row]

@@ -29,7 +29,6 @@ from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices, priced_steps
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
 
-EXACT_STEPS = 300_000  # of an exact search in a class, about 6 ms: then its halves are searched
 STEPS_A_WORK = 100  # of exact searches
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
@@ -122,8 +121,8 @@ class PriceEvaluation:
     work: int
 
 
-def look_at(f: BoundFleet, prices: Floats, *, is_paid: bool = False, most: int = 0) -> PriceEvaluation:
-    """Computes the bound of these prices, by exact searches of up to `most` steps in a class, or by prices alone.
+def look_at(f: BoundFleet, prices: Floats, *, is_paid: bool = False) -> PriceEvaluation:
+    """Computes the bound of these prices.
 
     How far a GPU's worth is below its cost does not count, unless it is paid in any case.
     """
@@ -134,7 +133,7 @@ def look_at(f: BoundFleet, prices: Floats, *, is_paid: bool = False, most: int =
     for m in f.markets:
         enough = 0.0 if is_paid else float(f.fixed[m.pools].min(initial=np.inf))
         look = MarketLook(f.accepted, m, prices, steps, f.scratch)
-        worth[m.number] = look.run(enough, FINE_SHARE * m.scale, most)
+        worth[m.number] = look.run(enough, FINE_SHARE * m.scale)
         patterns += look.patterns
         work += (
             len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(look.patterns) + look.steps_done // STEPS_A_WORK

@@ -17,6 +17,8 @@ from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices
 
 Lines = NDArray[np.float32]
+MOST_STEPS = 300_000  # of an exact search in a class, about 6 ms: then its halves are searched
+NARROW_FACTOR = 10  # of the steps that an exact search may take where a class is not halved
 LEAST_WIDTH_PRESSURE = 0.01  # of a class that is halved
 MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse
 COLUMN_SHARE = 0.9  # of a GPU's cost: a class worth less gives no columns
@@ -269,11 +271,11 @@ class MarketLook:
         self.steps_done = 0
         self.drawn = -1  # the class whose earnings are drawn
 
-    def run(self, enough: float, tolerance: float, most: int) -> float:
+    def run(self, enough: float, tolerance: float, most: int = MOST_STEPS) -> float:
         """Returns the worth of a GPU of this market, or what it is at most: exact if that is more than enough.
 
         Every class gets a bound at its own prices. Those that decide are searched exactly, and halved if that takes
-        more than `most` steps; if `most` is 0, by their own prices alone.
+        more than `most` steps.
         """
         m = self.market
         alone = best_alone(m, self.prices, self.steps)[0]
@@ -288,8 +290,9 @@ class MarketLook:
             worths[place] = min(worths[place], self._search(place, tolerance, SEARCH_TURNS))
             if worths[place] <= self.real:
                 continue
-            worth = self._enumerate(place, most) if most else np.inf
-            if np.isfinite(worth) or not most or c.hi - c.lo < LEAST_WIDTH_PRESSURE:
+            is_narrow = c.hi - c.lo < LEAST_WIDTH_PRESSURE
+            worth, is_exact = self._enumerate(place, NARROW_FACTOR * most if is_narrow else most)
+            if is_exact or is_narrow:
                 worths[place], is_done[place] = min(worths[place], worth), True
             else:
                 self._halve(place)
@@ -335,8 +338,8 @@ class MarketLook:
             self.take(count)
         return proved
 
-    def _enumerate(self, place: int, most: int) -> float:
-        """Returns what a GPU of a class is worth, no less than the most found so far; inf after `most` steps."""
+    def _enumerate(self, place: int, most: int) -> tuple[float, bool]:
+        """Returns what a GPU of a class is worth, no less than the most found so far, and whether it is exact."""
         a, m, s = self.accepted, self.market, self.scratch
         c, rows = m.classes[place], len(m.memory_gib)
         self._draw(place)
@@ -350,7 +353,7 @@ class MarketLook:
         )  # fmt: skip
         self.steps_done += int(counts[1])
         self.take(min(int(counts[0]), len(s.got_sm)))
-        return float(worth)
+        return float(worth), int(counts[1]) <= most
 
     def _halve(self, place: int) -> None:
         """Makes two classes of one."""

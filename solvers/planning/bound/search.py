@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound.attainable import AttainableHere, attainable
 from solvers.planning.bound.counts import GpuCounts
-from solvers.planning.bound.fleet import EXACT_STEPS, BoundFleet, PriceEvaluation, look_at, market_of, scale_prices
+from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scale_prices
 from solvers.planning.bound.kept import restore, restored_columns
 from solvers.planning.bound.market import RealPattern, best_alone
 from solvers.planning.duals import Duals
@@ -51,7 +51,7 @@ class BoundSearch:
 
     def look(self, prices: Floats, *, is_paid: bool = False) -> PriceEvaluation:
         """Evaluates prices; they become the centre if they prove more."""
-        return self.take(look_at(self.fleet, prices, is_paid=is_paid, most=EXACT_STEPS))
+        return self.take(look_at(self.fleet, prices, is_paid=is_paid))
 
     def take(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Takes an evaluation; its prices become the centre if they prove more."""

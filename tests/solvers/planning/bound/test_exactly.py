@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from solvers.planning.bound.fleet import EXACT_STEPS, BoundFleet, fleet
-from solvers.planning.bound.market import Market, MarketLook, RealPattern, best_alone
+from solvers.planning.bound.fleet import BoundFleet, fleet
+from solvers.planning.bound.market import MOST_STEPS, Market, MarketLook, RealPattern, best_alone
 from solvers.planning.fleet.grids import Floats
 from solvers.planning.problem import Problem
 from solvers.planning.search.tables import tables
@@ -48,7 +48,7 @@ def test_no_residents_are_worth_more_and_some_are_worth_as_much(number: int, pri
     services = [problem.services[name] for name in sorted(problem.services)]
     in_order = np.array([price_of[name] for name in sorted(problem.services)])
     for m in f.markets:
-        worth, patterns = look_at(f, m, prices, EXACT_STEPS)
+        worth, patterns = look_at(f, m, prices, MOST_STEPS)
         kind = t.site_types[m.site].name
         for node in problem.nodes.values():
             if node.gpu_type == kind:
@@ -81,7 +81,6 @@ def test_a_small_number_of_steps_halves_classes_and_proves_no_less() -> None:
     f = fleet(tables(without_energy(tiny(14), "gpu")), 1)
     prices = f.limited(np.full(len(f.need), 2.0) * f.fixed.max() / f.need)
     for m in f.markets:
-        exact, _ = look_at(f, m, prices, EXACT_STEPS)
+        exact, _ = look_at(f, m, prices, MOST_STEPS)
         few, _ = look_at(f, m, prices, 20)
-        none, _ = look_at(f, m, prices, 0)
-        assert exact * (1 - 1e-9) <= few <= none * (1 + 1e-9)
+        assert exact * (1 - 1e-9) <= few <= 1.1 * exact
