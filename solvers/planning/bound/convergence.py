@@ -104,7 +104,7 @@ class Convergence:
     def _look(self, prices: Floats) -> None:
         """Looks at prices between the best and the linear programme's, and gives it what is found there."""
         s, f = self.search, self.search.fleet
-        evaluation = s.look(self.weight * s.centre + (1 - self.weight) * f.limited(prices))
+        evaluation = s.look(self.weight * s.centre + (1 - self.weight) * f.limited(prices), least=s.rough)
         if s.is_better:
             self.master.move(s.centre)
         if self.master.add(evaluation.patterns + alone_patterns(f, evaluation.prices)):

@@ -30,7 +30,6 @@ from solvers.planning.step_prices import StepPrices, priced_steps
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
 
 STEPS_A_WORK = 100  # of exact searches
-FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
 
 @dataclass
@@ -121,23 +120,28 @@ class PriceEvaluation:
     work: int
 
 
-def look_at(f: BoundFleet, prices: Floats, *, is_paid: bool = False) -> PriceEvaluation:
-    """Computes the bound of these prices.
+def look_at(f: BoundFleet, prices: Floats, *, is_paid: bool = False, least: float = -np.inf) -> PriceEvaluation:
+    """Computes the bound of these prices; not exactly where it is no more than `least` anyway.
 
     How far a GPU's worth is below its cost does not count, unless it is paid in any case.
     """
-    worth = np.zeros(len(f.markets))
-    patterns: list[RealPattern] = []
-    work = 0
     steps = f.priced_steps(prices)
-    for m in f.markets:
-        enough = 0.0 if is_paid else float(f.fixed[m.pools].min(initial=np.inf))
-        look = MarketLook(f.accepted, m, prices, steps, f.scratch)
-        worth[m.number] = look.run(enough, FINE_SHARE * m.scale)
-        patterns += look.patterns
-        work += (
-            len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(look.patterns) + look.steps_done // STEPS_A_WORK
+    looks = [
+        MarketLook(
+            f.accepted, m, prices, steps, f.scratch, 0.0 if is_paid else float(f.fixed[m.pools].min(initial=np.inf))
         )
+        for m in f.markets
+    ]  # fmt: skip
+    real = np.array([look.real for look in looks])
+    if scale_prices(f, prices, real)[1] > least:
+        for look in looks:
+            look.search_exactly()
+    worth = np.array([look.worth for look in looks])
+    work = sum(
+        len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(look.patterns) + look.steps_done // STEPS_A_WORK
+        for m, look in zip(f.markets, looks, strict=True)
+    )
+    patterns = [p for look in looks for p in look.patterns]
     return PriceEvaluation(prices, worth, value(f, prices, worth), patterns, work)
 
 
@@ -165,14 +169,14 @@ def worth_of_rates(f: BoundFleet, prices: Floats) -> Floats:
     return least
 
 
-def scale_prices(f: BoundFleet, evaluation: PriceEvaluation) -> tuple[float, float]:
+def scale_prices(f: BoundFleet, prices: Floats, worth: Floats) -> tuple[float, float]:
     """Returns the multiple of these prices with the best bound, and that bound, where worths scale with prices."""
-    best, by = evaluation.bound, 1.0
+    best, by = value(f, prices, worth), 1.0
     if not f.scales:
         return by, best
-    of = market_of(f)
-    for factor in np.unique(f.fixed[evaluation.worth[of] > 0.0] / evaluation.worth[of][evaluation.worth[of] > 0.0]):
-        bound = value(f, evaluation.prices * factor, evaluation.worth * factor)
+    of = worth[market_of(f)]
+    for factor in np.unique(f.fixed[of > 0.0] / of[of > 0.0]):
+        bound = value(f, prices * factor, worth * factor)
         if bound > best:
             best, by = bound, float(factor)
     return by, best

@@ -140,7 +140,7 @@ def restored_columns(f: BoundFleet, kept: KeptColumns, prices: Floats) -> list[R
         profiles = m.profile[rows]
         pressure = m.idle + float(m.added[profiles, sms].sum())
         c = m.classes[min(int(np.searchsorted(tops[number], pressure)), len(m.classes) - 1)]
-        look = MarketLook(f.accepted, m, prices, steps, s)
+        look = MarketLook(f.accepted, m, prices, steps, s, np.inf)
         s.got_profile[0, : len(rows)] = profiles
         s.got_sm[0, : len(rows)] = _resized(c.at_lo, rows, sms, f.need[m.service[rows]], kept.is_all[residents])
         s.about[0, 0] = len(rows)

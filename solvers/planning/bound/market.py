@@ -23,6 +23,7 @@ LEAST_WIDTH_PRESSURE = 0.01  # of a class that is halved
 MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse
 COLUMN_SHARE = 0.9  # of a GPU's cost: a class worth less gives no columns
 STEPS_A_LINE = 50
+FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 SEARCH_TURNS = 8  # knapsacks in one search for a class's own prices
 
 
@@ -264,30 +265,37 @@ def draw_earned(m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch
 class MarketLook:
     """A look at a market's GPUs at given prices: the worth of one, and good patterns."""
 
-    def __init__(self, a: AcceptedRates, m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch) -> None:
+    def __init__(
+        self, a: AcceptedRates, m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, enough: float
+    ) -> None:
         self.accepted, self.market, self.prices, self.steps, self.scratch = a, m, prices, steps, s
         self.patterns: list[RealPattern] = []
-        self.real = 0.0  # the most that a pattern was found to be worth
+        self.alone = best_alone(m, prices, steps)[0]
+        self.real = max(enough, self.alone)  # the most that a pattern was found to be worth
         self.steps_done = 0
         self.drawn = -1  # the class whose earnings are drawn
+        self.tolerance = FINE_SHARE * m.scale
+        self.worths = [self._search(place, 1) for place in range(len(m.classes))]
 
-    def run(self, enough: float, tolerance: float, most: int = MOST_STEPS) -> float:
-        """Returns the worth of a GPU of this market, or what it is at most: exact if that is more than enough.
+    @property
+    def worth(self) -> float:
+        """Returns what a GPU of this market is worth at most."""
+        return max(max(self.worths, default=0.0), self.alone, 0.0)
 
-        Every class gets a bound at its own prices. Those that decide are searched exactly, and halved if that takes
-        more than `most` steps.
+    def search_exactly(self, most: int = MOST_STEPS) -> None:
+        """Searches the classes that decide, until the worth of a GPU is exact if it is more than enough.
+
+        Every class has a bound at its own prices already. One whose search takes more than `most` steps is halved.
         """
-        m = self.market
-        alone = best_alone(m, self.prices, self.steps)[0]
-        self.real = max(enough, alone)
-        worths = [self._search(place, tolerance, 1) for place in range(len(m.classes))]
+        m, worths = self.market, self.worths
+        self.drawn = -1  # other markets have used the scratch since
         is_done = [False] * len(worths)
         while worths:
             place = int(np.argmax(worths))
             if is_done[place] or worths[place] <= self.real:
                 break
             c = m.classes[place]
-            worths[place] = min(worths[place], self._search(place, tolerance, SEARCH_TURNS))
+            worths[place] = min(worths[place], self._search(place, SEARCH_TURNS))
             if worths[place] <= self.real:
                 continue
             is_narrow = c.hi - c.lo < LEAST_WIDTH_PRESSURE
@@ -296,9 +304,8 @@ class MarketLook:
                 worths[place], is_done[place] = min(worths[place], worth), True
             else:
                 self._halve(place)
-                worths[place : place + 1] = [self._search(half, tolerance, 1) for half in (place, place + 1)]
+                worths[place : place + 1] = [self._search(half, 1) for half in (place, place + 1)]
                 is_done[place : place + 1] = [False, False]
-        return max(max(worths, default=0.0), alone, 0.0)
 
     def take(self, count: int) -> None:
         """Takes the patterns that were written for it at their true rates."""
@@ -323,14 +330,14 @@ class MarketLook:
             draw_earned(self.market, self.prices, self.steps, self.scratch, self.market.classes[place])
             self.drawn = place
 
-    def _search(self, place: int, tolerance: float, most: int) -> float:
+    def _search(self, place: int, most: int) -> float:
         """Improves the own prices of a class, takes the patterns found and returns what it proves."""
         m, s = self.market, self.scratch
         c, rows = m.classes[place], len(m.memory_gib)
         self._draw(place)
         count = kernels.worth(
             s.earned_lo[:rows], s.earned_hi[:rows], m.group, m.turns, m.added, m.memory_gib, c.lo - m.idle,
-            c.hi - m.idle, m.room_gib, m.share_price, m.scale, self.real, tolerance, most, c.own, s.values, s.best,
+            c.hi - m.idle, m.room_gib, m.share_price, m.scale, self.real, self.tolerance, most, c.own, s.values, s.best,
             s.got_profile, s.got_sm, s.about,
         )  # fmt: skip
         proved = float(c.own[2])

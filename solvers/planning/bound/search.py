@@ -49,15 +49,15 @@ class BoundSearch:
         self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), False, work)
         self.is_better = False
 
-    def look(self, prices: Floats, *, is_paid: bool = False) -> PriceEvaluation:
-        """Evaluates prices; they become the centre if they prove more."""
-        return self.take(look_at(self.fleet, prices, is_paid=is_paid))
+    def look(self, prices: Floats, *, is_paid: bool = False, least: float = -np.inf) -> PriceEvaluation:
+        """Evaluates prices, exactly if they may prove more than `least`; they become the centre if they prove more."""
+        return self.take(look_at(self.fleet, prices, is_paid=is_paid, least=least))
 
     def take(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Takes an evaluation; its prices become the centre if they prove more."""
         f = self.fleet
         self.work += evaluation.work
-        by, bound = scale_prices(f, evaluation)
+        by, bound = scale_prices(f, evaluation.prices, evaluation.worth)
         self.counts.take(evaluation.prices, evaluation.worth)
         if by != 1.0:
             self.counts.take(evaluation.prices * by, evaluation.worth * by)

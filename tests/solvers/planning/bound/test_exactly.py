@@ -29,8 +29,9 @@ def without_energy(problem: Problem, pricing: Literal["gpu", "share"]) -> Proble
 
 
 def look_at(f: BoundFleet, m: Market, prices: Floats, most: int) -> tuple[float, list[RealPattern]]:
-    look = MarketLook(f.accepted, m, prices, f.priced_steps(prices), f.scratch)
-    return look.run(0.0, 1e-9, most), look.patterns
+    look = MarketLook(f.accepted, m, prices, f.priced_steps(prices), f.scratch, 0.0)
+    look.search_exactly(most)
+    return look.worth, look.patterns
 
 
 def worth_of(f: BoundFleet, m: Market, prices: Floats, p: RealPattern) -> float:
