@@ -48,7 +48,7 @@ def promise(
 
 
 @njit((WORLD, F2, F1, F1, STEP_PRICES, F1, I8, I1, I1, I1, F2, F2, F8, I8, I8, F1), inner=True)
-def earns_most(
+def find_best_offer(
     w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, steps: StepPrices, prices: Floats, first: int,
     start: Ints, member: Ints, service: Ints, energy: Floats, pressure: Floats, total: float, row: int, x: int,
     into: Floats,
@@ -85,7 +85,7 @@ def earns_most(
         F1, F8, I8, F3, I2, I2, F2, I1,
     ), makes_arrays=True
 )  # fmt: skip
-def dearest(
+def find_dearest(
     w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, steps: StepPrices, prices: Floats, first: int,
     offer_start: Ints, offer_member: Ints, service: Ints, energy: Floats, own: Floats, idle: float,
     at_lo: Floats, at_hi: Floats, start: Ints, member: Ints, turns: Ints, pressure: Floats, memory: Floats, lo: float,
@@ -239,7 +239,7 @@ def dearest(
         work += LEAF_STEPS
         earns = -for_shares
         for i in range(depth):
-            earns_most(
+            find_best_offer(
                 w, full_ratio, need, spare_need, steps, prices, first, offer_start, offer_member, service, energy,
                 own, idle + total, rows[i], sms[i], into,
             )  # fmt: skip
@@ -283,7 +283,7 @@ def settle(
             worst = 0
             for i in range(n):
                 row, x = got_profile[answer, i], got_sm[answer, i]
-                offers[answer, i] = earns_most(
+                offers[answer, i] = find_best_offer(
                     w, full_ratio, need, spare_need, steps, prices, first, start, member, service, energy, pressure,
                     total, row, x, best,
                 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.bound import kernels
-from solvers.planning.bound.exactly import PRICES, dearest, settle
+from solvers.planning.bound.exactly import PRICES, find_dearest, settle
 from solvers.planning.bound.lines import TINY, alone, finer, lines, narrowed
 from solvers.planning.bound.step_lines import steps_earned
 from solvers.planning.fleet.grids import SM, Floats, Ints
@@ -351,7 +351,7 @@ class MarketLook:
         c, rows = m.classes[place], len(m.memory_gib)
         self._draw(place)
         counts = np.zeros(2, dtype=np.int64)
-        worth = dearest(
+        worth = find_dearest(
             a.world, a.full_ratio, a.need, a.spare_need, self.steps, self.prices, m.first, m.offers.start,
             m.offers.member, m.service, m.energy, m.pressure, m.idle, s.earned_lo[:rows], s.earned_hi[:rows],
             m.profiles.start, m.profiles.member, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle,

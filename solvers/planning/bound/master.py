@@ -122,7 +122,7 @@ class BoundMaster:
         """Takes patterns as columns; returns how many were new."""
         fresh = []
         for p in patterns:
-            key = _key(p)
+            key = _identify(p)
             if key not in self.known:
                 self.known.add(key)
                 fresh.append(p)
@@ -213,10 +213,10 @@ class BoundMaster:
         self.highs.deleteCols(len(old), (old + self.base).astype(np.int32))
         gone = set(old.tolist())
         for place in gone:
-            self.known.discard(_key(self.columns[place]))
+            self.known.discard(_identify(self.columns[place]))
         self.columns = [p for place, p in enumerate(self.columns) if place not in gone]
         self.idle_rounds = np.delete(self.idle_rounds, old)
 
 
-def _key(p: RealPattern) -> tuple[int, bytes, bytes]:
+def _identify(p: RealPattern) -> tuple[int, bytes, bytes]:
     return p.market, p.offers.tobytes(), p.sms.tobytes()
