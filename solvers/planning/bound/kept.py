@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.bound.fleet import BoundFleet, part
-from solvers.planning.bound.market import Lines, Market, MarketLook, RealPattern
+from solvers.planning.bound.market import Lines, Market, RealPattern, settle_patterns
 from solvers.planning.bound.rounding import least_instances, surviving_nodes
 from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.kept_search import KeptClasses, KeptColumns, KeptSearch
@@ -140,12 +140,10 @@ def restored_columns(f: BoundFleet, kept: KeptColumns, prices: Floats) -> list[R
         profiles = m.profile[rows]
         pressure = m.idle + float(m.added[profiles, sms].sum())
         c = m.classes[min(int(np.searchsorted(tops[number], pressure)), len(m.classes) - 1)]
-        look = MarketLook(f.accepted, m, prices, steps, s, np.inf)
         s.got_profile[0, : len(rows)] = profiles
         s.got_sm[0, : len(rows)] = _resized(c.at_lo, rows, sms, f.need[m.service[rows]], kept.is_all[residents])
         s.about[0, 0] = len(rows)
-        look.take(1)
-        found += look.patterns
+        found += settle_patterns(f.accepted, m, prices, steps, s, 1)[0]
     return found
 
 

@@ -262,6 +262,26 @@ def draw_earned(m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch
     )  # fmt: skip
 
 
+def settle_patterns(
+    a: AcceptedRates, m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, count: int
+) -> tuple[list[RealPattern], float]:
+    """Returns the patterns on the scratch, so many, at their true rates, and the most that one of them is worth."""
+    most = settle(
+        a.world, a.full_ratio, a.need, a.spare_need, steps, prices, m.first, m.offers.start, m.offers.member, m.service,
+        m.energy, m.pressure, m.added, m.memory_gib, m.idle, m.room_gib, m.share_price, count, s.got_profile, s.got_sm,
+        s.about, s.offers, s.rates, s.spare,
+    )  # fmt: skip
+    found = [
+        RealPattern(
+            m.number, s.offers[i, : int(n)] + m.first, s.got_sm[i, : int(n)].copy(), s.rates[i, : int(n)].copy(),
+            s.spare[i, : int(n)].copy(), max(used / 100.0, held / m.room_gib),
+        )
+        for i, (n, _, held, used, _) in enumerate(s.about[:count].tolist())
+        if n > 0
+    ]  # fmt: skip
+    return found, float(most)
+
+
 class MarketLook:
     """A look at a market's GPUs at given prices: the worth of one, and good patterns."""
 
@@ -307,23 +327,13 @@ class MarketLook:
                 worths[place : place + 1] = [self._search(half, 1) for half in (place, place + 1)]
                 is_done[place : place + 1] = [False, False]
 
-    def take(self, count: int) -> None:
-        """Takes the patterns that were written for it at their true rates."""
-        a, m, s = self.accepted, self.market, self.scratch
-        found = settle(
-            a.world, a.full_ratio, a.need, a.spare_need, self.steps, self.prices, m.first, m.offers.start,
-            m.offers.member, m.service, m.energy, m.pressure, m.added, m.memory_gib, m.idle, m.room_gib, m.share_price,
-            count, s.got_profile, s.got_sm, s.about, s.offers, s.rates, s.spare,
+    def _take(self, count: int) -> None:
+        """Takes so many answers of the knapsacks."""
+        found, most = settle_patterns(
+            self.accepted, self.market, self.prices, self.steps, self.scratch, count
         )  # fmt: skip
-        self.real = max(self.real, float(found))
-        self.patterns += [
-            RealPattern(
-                m.number, s.offers[i, : int(n)] + m.first, s.got_sm[i, : int(n)].copy(), s.rates[i, : int(n)].copy(),
-                s.spare[i, : int(n)].copy(), max(used / 100.0, held / m.room_gib),
-            )
-            for i, (n, _, held, used, _) in enumerate(s.about[:count].tolist())
-            if n > 0
-        ]  # fmt: skip
+        self.real = max(self.real, most)
+        self.patterns += found
 
     def _draw(self, place: int) -> None:
         if place != self.drawn:
@@ -342,7 +352,7 @@ class MarketLook:
         )  # fmt: skip
         proved = float(c.own[2])
         if proved >= COLUMN_SHARE * self.real:
-            self.take(count)
+            self._take(count)
         return proved
 
     def _enumerate(self, place: int, most: int) -> tuple[float, bool]:
@@ -359,7 +369,7 @@ class MarketLook:
             counts,
         )  # fmt: skip
         self.steps_done += int(counts[1])
-        self.take(min(int(counts[0]), len(s.got_sm)))
+        self._take(min(int(counts[0]), len(s.got_sm)))
         return float(worth), int(counts[1]) <= most
 
     def _halve(self, place: int) -> None:
