@@ -306,10 +306,10 @@ def test_a_daemon_in_our_pipe_directory_that_another_started_is_not_taken_over(m
     [
         (UUID, True),
         (UUID[:12], True),
-        (f"GPU-7, {UUID}", True),
+        (f"GPU-other, {UUID}", True),
         ("0", True),
         (None, True),
-        ("GPU-7", False),
+        ("GPU-other", False),
         ("", False),
         ("-1", False),
         ("NoDevFiles", False),
@@ -324,7 +324,7 @@ def test_a_server_of_others_counts_until_it_is_gone(mps: MpsControl) -> None:
     server = subprocess.Popen([program, "infinity"], env={"CUDA_VISIBLE_DEVICES": UUID})
     try:
         until(lambda: mps.find_foreign(UUID) == [server.pid], "it is seen")
-        assert mps.find_foreign("GPU-7") == []
+        assert mps.find_foreign("GPU-other") == []
         assert processes.describe(server.pid) == f"process {server.pid} of user {os.geteuid()}"
         assert trouble_of(lambda: mps.start(UUID)) is Trouble.FOREIGN
         server.kill()
@@ -363,6 +363,6 @@ def test_a_question_to_a_daemon_is_no_daemon_that_may_use_other_gpus(
     running = len(processes.all_of(pipe))
     asking.start()
     until(lambda: len(processes.all_of(pipe)) > running, "it asks")
-    assert MpsControl(tmp_path / "others", fake_mps.program()).find_foreign("GPU-7") == []
+    assert MpsControl(tmp_path / "others", fake_mps.program()).find_foreign("GPU-other") == []
     fake_mps.switch(pipe, "hang", None)
     asking.join(patience())
