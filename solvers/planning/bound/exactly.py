@@ -151,14 +151,13 @@ def find_dearest(
                     row_of[items], x_of[items] = row, x
                     items += 1
                     tops[g] = max(tops[g], at_lo[row, x], at_hi[row, x])
-            if g == groups - 1:
-                first_item[groups] = items
+        first_item[groups] = items
     if count == 0:
         return target
     is_growing = True  # with each resident
     for row in range(pressure.shape[0]):
         is_growing &= pressure[row].min() >= 0.0
-    deep = MOST_RESIDENTS + 1
+    deep = MOST_RESIDENTS + 2  # one more than is tried
     left, pressed, held, value = np.zeros(deep, np.int64), np.zeros(deep), np.zeros(deep), np.zeros((deep, 2))
     at, item = np.zeros(deep, np.int64), np.zeros(deep, np.int64)
     rows, sms = np.zeros(deep, np.int64), np.zeros(deep, np.int64)

@@ -22,7 +22,7 @@ NARROW_FACTOR = 10  # of the steps that an exact search may take where a class i
 LEAST_WIDTH_PRESSURE = 0.01  # of a class that is halved
 MARGIN_SHARE = 0.97  # of the best line: worse ones stay coarse
 COLUMN_SHARE = 0.9  # of a GPU's cost: a class worth less gives no columns
-STEPS_A_LINE = 50
+STEPS_A_LINE = 50  # of an exact search, to draw a line again
 FINE_SHARE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 SEARCH_TURNS = 8  # knapsacks in one search for a class's own prices
 
@@ -70,7 +70,7 @@ class Members:
     member: Ints
 
     @classmethod
-    def of(cls, group: Ints, count: int) -> Members:
+    def collect(cls, group: Ints, count: int) -> Members:
         """Collects what belongs to each of `count` groups."""
         member = np.argsort(group, kind="stable")
         return cls(np.searchsorted(group[member], np.arange(count + 1)), member)
@@ -178,8 +178,8 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
                 profile=profile.astype(np.int64),
                 group=group,
                 turns=np.minimum(turns, copies),
-                profiles=Members.of(group, len(turns)),
-                offers=Members.of(profile.astype(np.int64), len(used)),
+                profiles=Members.collect(group, len(turns)),
+                offers=Members.collect(profile.astype(np.int64), len(used)),
                 pressure=pressure,
                 idle=idle,
                 added=pressure - idle * np.arange(SM) / 100.0,
@@ -329,9 +329,7 @@ class MarketLook:
 
     def _take(self, count: int) -> None:
         """Takes so many answers of the knapsacks."""
-        found, most = settle_patterns(
-            self.accepted, self.market, self.prices, self.steps, self.scratch, count
-        )  # fmt: skip
+        found, most = settle_patterns(self.accepted, self.market, self.prices, self.steps, self.scratch, count)
         self.real = max(self.real, most)
         self.patterns += found
 

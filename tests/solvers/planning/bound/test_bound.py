@@ -207,8 +207,8 @@ def test_no_plan_costs_less_than_the_bound(problem: Problem, seed: int) -> None:
 
 
 def crowd(residents: int) -> Problem:
-    """A GPU with room for thirty residents of pressure 1, and just enough for their rates."""
-    curve = ((3, 10.0), (100, 9.9))
+    """A GPU with room for so many residents of pressure 1, and just enough for their rates."""
+    curve = ((100 // residents, 10.0), (100, 9.9))
     models = [f"m{number:02}" for number in range(residents)]
     demand = Demand(pressure=((100, 1.0),), sensitivity=0.1)
     slowed = 10.0 * (1 + 0.1 * (residents - 1))
@@ -227,6 +227,12 @@ def test_thirty_residents_of_full_pressure_on_one_gpu_are_thought_of() -> None:
     found = last(crowd(30))
     assert found.bound <= 1.0
     assert found.bound >= 0.9
+
+
+@pytest.mark.slow
+def test_more_residents_than_an_exact_search_tries_are_thought_of() -> None:
+    found = last(crowd(60))
+    assert 0.5 <= found.bound <= 2.0
 
 
 @pytest.mark.slow
