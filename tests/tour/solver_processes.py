@@ -25,12 +25,16 @@ def dying_solvers(ancestor: int) -> Iterator[None]:
     is_over = Event()
 
     def kill() -> None:
-        while not is_over.wait(KILL_SECONDS):
-            for pid in find_solvers(ancestor):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        for pid in find_solvers(ancestor):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
-    killing = Thread(target=kill, name="kills solvers")
+    def go_on_killing() -> None:
+        while not is_over.wait(KILL_SECONDS):
+            kill()
+
+    kill()  # a solver that runs already answers sooner than one that starts
+    killing = Thread(target=go_on_killing, name="kills solvers")
     killing.start()
     try:
         yield
