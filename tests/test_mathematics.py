@@ -24,23 +24,22 @@ from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, solve
 
 ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "examples" / "two-gpus.yaml"
 TEXT = (ROOT / "docs" / "mathematics.md").read_text()
 PLAIN = " ".join(TEXT.split())
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The worked example's manifests, as they are printed."""
-    found = re.search(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    assert found
-    path = tmp_path_factory.mktemp("example") / "two-gpus.yaml"
-    path.write_text(found[1])
-    return path
+def problem() -> Problem:
+    return build_problem(load([EXAMPLE]))
 
 
-@pytest.fixture(scope="module")
-def problem(file: Path) -> Problem:
-    return build_problem(load([file]))
+def test_the_tests_that_are_named_are_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", TEXT))
+    paths = (path for room in ("tests", "lab/tests") for path in (ROOT / room).rglob("test_*.py"))
+    there = {name for path in paths for name in re.findall(r"def (test_\w+)", path.read_text())}
+    assert named
+    assert named <= there
 
 
 def is_said(phrase: str) -> bool:
@@ -48,8 +47,8 @@ def is_said(phrase: str) -> bool:
 
 
 @pytest.mark.slow
-def test_the_worked_example_prints_what_is_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["solve", "-f", str(file), "--work", "30"]) == 0
+def test_the_worked_example_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "-f", str(EXAMPLE), "--work", "30"]) == 0
     printed = re.sub(r" in [\d.]+ s\n", "", capsys.readouterr().out)
     assert printed.strip() in re.sub(r" in [\d.]+ s\n", "\n", TEXT)
 

@@ -1,4 +1,4 @@
-"""The tuning of filters and of their fit. None of it comes from measurements at hand; docs/mathematics.md says why."""
+"""The tuning of filters and of their fit. None of it comes from measurements at hand; docs/forecast.md says why."""
 
 from __future__ import annotations
 
