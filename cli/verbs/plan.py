@@ -13,7 +13,7 @@ from cli.output import OutputTable, age, colour, number, plain, print_data, say,
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.views.rollout import rollout_lines
-from solvers.planning.plan_fields import OTHER_PLANNERS, held_gpus, spell_changes, spell_other
+from solvers.planning.plan_fields import OTHER_PLANNERS, held_gpus, spell_changes, spell_gap, spell_other
 
 EPILOG = """\
 A plan is named by its generation, the number that `history` shows; without one the plan in force is meant, and by
@@ -202,6 +202,7 @@ def _cost(certificate: Mapping[str, Any]) -> str:
     parts = f"GPUs cost {number(certificate['resourceCost'])} an hour"
     if certificate["unservedCost"]:
         parts += f"; with the penalty for what is unserved {number(certificate['cost'])}"
+    gap += spell_gap(certificate["cost"], bound, certificate.get("programme"))
     return f"{parts}, {proof}{gap}; by {certificate['method']}"
 
 

@@ -17,6 +17,7 @@ from cli.planner_argument import add_any_planner_argument
 from cli.quiet import quiet_stdout
 from cli.talk.contexts import reason
 from solvers.planners.names import JOINT
+from solvers.planning.plan_fields import spell_gap
 
 if TYPE_CHECKING:
     from solvers.planning.plan import Certificate, Plan
@@ -122,6 +123,7 @@ def _worth(certificate: Certificate, problem: Problem) -> str:
     bound = "no bound known" if certificate.bound is None else f"at least {number(certificate.bound)} by proof"
     gap = "" if certificate.gap is None else f", gap {100 * certificate.gap:.2f} %"
     gap += " of the price of GPUs alone" if gap and cost.unserved else ""
+    gap += spell_gap(cost.total, certificate.bound, certificate.programme)
     weighed = "" if weight == 1 else f", as the objective weighs it: money x {weight:g}"
     return f"cost {number(cost.total)} an hour{weighed} ({', '.join(parts)}{besides}); {bound}{gap}"
 

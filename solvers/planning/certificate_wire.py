@@ -36,6 +36,7 @@ class PlanCertificateWire(TypedDict):
     work: int
     seconds: float
     otherPlanners: NotRequired[list[OtherPlanWire]]
+    programme: NotRequired[float | None]
 
 
 def certificate_out(certificate: Certificate) -> PlanCertificateWire:
@@ -55,6 +56,7 @@ def certificate_out(certificate: Certificate) -> PlanCertificateWire:
         "work": certificate.work,
         "seconds": certificate.seconds,
         "otherPlanners": others_out(certificate),
+        "programme": certificate.programme,
     }
 
 
@@ -96,7 +98,8 @@ def certificate_in(whole: PlanFields) -> Certificate | None:
     work, seconds = fields.number("work", 0), fields.number("seconds", 0.0)
     age_seconds, reason = fields.number("boundAgeSeconds", 0.0), fields.text("noBoundReason", "")
     others = fields.each("otherPlanners", _other_in)
-    return Certificate(cost, bound, fields.text("method", ""), work, seconds, age_seconds, reason, others)
+    programme = None if fields.values.get("programme") is None else fields.number("programme")
+    return Certificate(cost, bound, fields.text("method", ""), work, seconds, age_seconds, reason, others, programme)
 
 
 def _other_in(fields: PlanFields) -> OtherPlan:

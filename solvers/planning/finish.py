@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.beside import has_language_models, merge_language_instances, ordinary_part, wide_of
@@ -140,11 +139,8 @@ def sound_bound(bound: float | None, cost: float) -> tuple[float | None, str]:
 
 
 def about_bound(found: Round, left_out: Sequence[str]) -> str:
-    """Describes a bound: its value, the most its model could prove if known, and the rules it ignores."""
-    text = f"; bound {found.bound:.6g}"
-    if found.bound < found.limit < inf:
-        text += f" (this method could prove at most {found.limit:.6g})"
-    return text + (f", ignoring {', '.join(left_out)}" if left_out else "")
+    """Describes a bound: its value and the rules it ignores."""
+    return f"; bound {found.bound:.6g}" + (f", ignoring {', '.join(left_out)}" if left_out else "")
 
 
 def with_jobs(problem: Problem, placed: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:

@@ -38,12 +38,12 @@ def add_bound(certificate: Certificate, problem: Problem, kept: KeptBound | None
     if bound > cost + BOUND_ERROR_SHARE * max(1.0, cost):
         return drop_bound(certificate, "a plan that keeps every rule would cost more")
     age_seconds = max(0.0, (now - kept.at).total_seconds())
-    return replace(certificate, bound=min(bound, cost), bound_age_seconds=age_seconds, no_bound_reason="")
+    return replace(drop_bound(certificate, ""), bound=min(bound, cost), bound_age_seconds=age_seconds)
 
 
 def drop_bound(certificate: Certificate, reason: str) -> Certificate:
     """Returns the certificate without a bound, and the reason."""
-    return replace(certificate, bound=None, bound_age_seconds=0.0, no_bound_reason=reason)
+    return replace(certificate, bound=None, bound_age_seconds=0.0, no_bound_reason=reason, programme=None)
 
 
 def what_changed(before: Problem, after: Problem) -> str:

@@ -267,7 +267,7 @@ def finish_mixed(case: MixedCase, narrow: Plan, wide: Sequence[Instance], unserv
     plan = replace(plan, warnings=tuple(dict.fromkeys((*plan.warnings, *warnings(problem)))))
     plan = replace(plan, releasable=releasable(problem, plan))
     assert plan.certificate
-    return replace(plan, certificate=replace(plan.certificate, method=method))
+    return replace(plan, certificate=replace(plan.certificate, method=method, programme=None))
 
 
 def _concerns(violation: str, line: Instance) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solvers.planning.problem import Instance, PlacedJob, Policy, Problem
 
@@ -100,6 +100,7 @@ class Certificate:
     bound_age_seconds: float = 0.0  # since the search that proved the bound
     no_bound_reason: str = ""  # why there is no bound, where one is expected
     others: tuple[OtherPlan, ...] = ()
+    programme: float | None = None  # what the linear programme behind the bound costs: an estimate, proves nothing
 
     @property
     def gap(self) -> float | None:
@@ -107,6 +108,15 @@ class Certificate:
         if self.bound is None or not self.bound - self.cost.unserved > 0:
             return None
         return max(0.0, self.cost.total - self.bound) / (self.bound - self.cost.unserved)
+
+    def with_programme(self, programme: float | None) -> Certificate:
+        """Returns the certificate with what the programme behind its bound costs, unless the plan costs less.
+
+        A bound that is raised to the next possible cost may exceed its programme: then nothing of the gap is its own.
+        """
+        if programme is None or self.bound is None or programme > self.cost.total:
+            return replace(self, programme=None)
+        return replace(self, programme=max(programme, self.bound))
 
 
 @dataclass(frozen=True, slots=True)

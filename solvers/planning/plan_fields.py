@@ -10,7 +10,7 @@ JSON: TypeAlias = Any  # whatever a file may hold
 LARGEST = 1e12  # of any number, as in manifests
 ROUNDING = 1e-3  # of a thousandth: a share of all but rounding is all
 LARGEST_SUM = 1e30  # of what adds up or multiplies such numbers
-SUMS = {"resourceCost", "unservedCost", "jobCost", "churnCost", "bound", "perHour"}
+SUMS = {"resourceCost", "unservedCost", "jobCost", "churnCost", "bound", "programme", "perHour"}
 OTHER_PLANNERS = "other planners, by their rules as we read them"
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 CHANGE_VERBS = {
@@ -120,6 +120,14 @@ def spell_changes(changes: Mapping[str, object]) -> str:
     made = [(verb, changes[name]) for name, verb in CHANGE_VERBS.items() if changes.get(name)]
     nouns = [f" instance{'s' if number != 1 else ''}" if at == 0 else "" for at, (_, number) in enumerate(made)]
     return ", ".join(f"{verb} {number}{noun}" for (verb, number), noun in zip(made, nouns, strict=True))
+
+
+def spell_gap(cost: float, bound: float | None, programme: float | None) -> str:
+    """Spells how much of a gap is the bound's own and how much is above its programme; empty where that is unknown."""
+    if bound is None or programme is None or not bound <= programme < cost:
+        return ""
+    below, above = programme - bound, cost - programme
+    return f" ({below:.4g} below the bound's programme of {programme:.6g}, {above:.4g} above)"
 
 
 def spell_other(other: Mapping[str, Any]) -> str:

@@ -52,6 +52,7 @@ class FinishedPlan:
     draft: SearchDraft | None = None
     bound: float | None = None
     proof: str = ""  # how the bound was found, for the method text
+    programme: float | None = None  # what the linear programme behind it costs
     duals: Duals | None = None  # for other rates
     kept: KeptSearch | None = None  # for the next search
     is_last: bool = False
@@ -94,6 +95,7 @@ class _BestFound:
     draft: SearchDraft
     bound: float | None = None
     proof: str = ""  # how the bound was found
+    programme: float | None = None
     duals: Duals | None = None
     kept: KeptSearch | None = None
     is_last_bound: bool = False
@@ -108,7 +110,7 @@ class _BestFound:
         if claim.draft and claim.draft.rivals is not None:
             self.rivals, self.rivals_work = claim.draft.rivals, claim.draft.work
         if claim.bound is not None and (self.bound is None or claim.bound >= self.bound):
-            self.bound, self.proof = claim.bound, claim.proof
+            self.bound, self.proof, self.programme = claim.bound, claim.proof, claim.programme
         self.duals, self.kept = claim.duals or self.duals, claim.kept or self.kept
         self.is_last_bound = self.is_last_bound or claim.is_last
         return before != (self.draft.cost, self.bound)
@@ -179,8 +181,8 @@ def find(
     work, is_exact = best.draft.work, best.draft.method == EXACT
     if (rival := cheaper_rival(problem, plan, best.rivals or ())) is not None:
         plan, work, is_exact = finish_rival(problem, rival, best.bound, notes + best.proof), best.rivals_work, False
-    certificate = plan.certificate
-    assert certificate
+    assert plan.certificate
+    certificate = plan.certificate.with_programme(best.programme)
     seconds, about = time.monotonic() - began, tuple(each.about for each in best.rivals or ())
     plan = replace(plan, certificate=replace(certificate, work=work, seconds=seconds, others=about))
     return SolvedPlan(plan, work, is_exact, is_cut, best.kept_duals, best.kept)
@@ -199,7 +201,7 @@ def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) ->
     with closing(run_in_turn([worker]) if alone else gather([worker], deadline)) as claims:
         for claim in claims:
             if claim.bound is not None and (found.bound is None or claim.bound >= found.bound):
-                found = FoundBound(claim.bound, claim.proof, claim.duals or found.duals)
+                found = FoundBound(claim.bound, claim.proof, claim.duals or found.duals, claim.programme)
     if found.duals is None or found.bound is None:
         return found
     return replace(found, duals=replace(found.duals, found=found.bound))
@@ -288,5 +290,6 @@ def _bounds(t: Tables, work: int | None, kept: KeptSearch | None = None) -> Iter
         else:
             fresh = None if found.kept is sent else found.kept
             sent = found.kept
-            yield FinishedPlan(bound=found.bound, proof=about_bound(found, left_out), duals=found.duals, kept=fresh)
+            proof, programme = about_bound(found, left_out), found.programme if found.programme < inf else None
+            yield FinishedPlan(bound=found.bound, proof=proof, programme=programme, duals=found.duals, kept=fresh)
     yield FinishedPlan(is_last=True)

@@ -57,3 +57,4 @@ class FoundBound:
     bound: float | None = None
     proof: str = ""
     duals: Duals | None = None
+    programme: float | None = None  # what the linear programme behind it costs

@@ -42,7 +42,7 @@ def rounds(tables: Tables, work: int | None = None, kept: KeptSearch | None = No
     evaluation = s.look(first_prices(f))
     yield s.best
     if not len(f.need) or not f.markets:
-        yield replace(s.best, converged=True, limit=s.rough)
+        yield replace(s.best, converged=True, programme=s.rough)
         return
     if not s.fleet.scales:
         evaluation = s.shrink(evaluation)

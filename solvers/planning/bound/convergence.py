@@ -66,9 +66,7 @@ class Convergence:
             if not np.isfinite(limit):
                 return
             s.work += steps
-            # No price is held at the edge of the box: none proves more with these rows.
-            if not master.is_boxed and not s.is_by_counts:
-                s.best = replace(s.best, limit=min(s.best.limit, limit))
+            s.best = replace(s.best, programme=limit)
             gap = (limit - s.rough) / max(abs(limit), 1e-300)
             is_slow = self._is_slow(gap)
             if (gap <= self.goal and not master.is_boxed) or self.weight < TUNING.stalled_weight or is_slow:

@@ -30,7 +30,7 @@ class Round:
     pool_prices: Floats  # the worth of one more GPU of each pool beyond its cost
     converged: bool
     work: int
-    limit: float = np.inf  # the least that the linear programme cost, if it ended: no prices prove more
+    programme: float = np.inf  # what the linear programme cost when it was last solved: it proves nothing
     duals: Duals | None = None  # for other rates
     steps: RateSteps = NO_STEPS
     kept: KeptSearch | None = None  # for the next search
@@ -74,16 +74,11 @@ class BoundSearch:
         self._raise_to(self.counts.least()[0])
         return evaluation
 
-    @property
-    def is_by_counts(self) -> bool:
-        """Returns whether choices of GPUs prove more than prices alone: then no limit of prices limits the bound."""
-        return self.best.bound > self.sums.above(self.rough)
-
     def _raise_to(self, bound: float) -> None:
         """Takes a bound that several prices prove together."""
         if bound > self.best.bound:
             duals = replace(self.best.duals, found=bound) if self.best.duals else None
-            self.best = replace(self.best, bound=bound, limit=np.inf, duals=duals)
+            self.best = replace(self.best, bound=bound, duals=duals)
 
     def _duals(self, worth: Floats) -> Duals:
         """Returns the best prices as other rates need them; `worth` is that of a GPU of each pool."""
@@ -110,7 +105,6 @@ class BoundSearch:
         services = len(self.fleet.need)
         self.fleet.steps = self.fleet.steps.at(kept).plus(added)
         self.centre = np.concatenate([self.centre[:services], self.centre[services + kept], np.zeros(len(added))])
-        self.best = replace(self.best, limit=np.inf)  # more steps may prove more
 
     def resume(self, kept: KeptSearch) -> list[RealPattern]:
         """Goes on where another search has ended; returns its columns and those found now."""

@@ -19,9 +19,9 @@ SEEDS = range(scaled(60, 2))
 
 
 def unbounded(plan: Plan) -> Plan:
-    """Returns the plan without the bound, its description and the seconds."""
+    """Returns the plan without the bound, what describes it and the seconds."""
     assert plan.certificate
-    return replace(plan, certificate=replace(plan.certificate, bound=None, method="", seconds=0.0))
+    return replace(plan, certificate=replace(plan.certificate, bound=None, method="", seconds=0.0, programme=None))
 
 
 def is_found_again(problem: Problem, budget: SolveBudget) -> bool:

@@ -85,6 +85,13 @@ def test_who_watches_hears_of_the_first_plan_and_of_nothing_dearer() -> None:
 
 
 @pytest.mark.slow
+def test_a_certificate_tells_what_its_programme_costs() -> None:
+    plan = solve(family("A", 12, 14, 0), SolveBudget(seconds=None, work=20))
+    certificate = plan.certificate
+    assert certificate and certificate.bound is not None and certificate.programme is not None
+    assert certificate.bound <= certificate.programme <= certificate.cost.total
+
+
 def test_the_method_says_what_the_bound_leaves_out() -> None:
     certificate = solve(family("E", 24, 8, 1), SolveBudget(seconds=None, work=6)).certificate
     assert certificate

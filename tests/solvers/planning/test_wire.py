@@ -34,6 +34,7 @@ def full_plan() -> Plan:
                 OtherPlan("morak", Cost(7.0, 50.0, churn=0.25), 0.94),
                 OtherPlan("inss", None, 0.0, "too much memory"),
             ),
+            programme=92.5,
         ),
     )
 
@@ -68,6 +69,7 @@ def test_a_plan_goes_out_in_the_contracts_words() -> None:
                 "refused": "too much memory", "ageSeconds": 0.0,
             },
         ],
+        "programme": 92.5,
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from app.control.domain.events import Reason, reason_of
 from app.manifests.model import Fields
 from app.store.plans.plan_reads import CycleWire
 from solvers.planning.certificate_wire import PlanCertificateWire
-from solvers.planning.plan_fields import OTHER_PLANNERS, spell_changes, spell_other
+from solvers.planning.plan_fields import OTHER_PLANNERS, spell_changes, spell_gap, spell_other
 from solvers.planning.wire import PlanUnservedWire
 
 NAMED_LINES = 5  # of each list
@@ -63,7 +63,8 @@ def _cost(certificate: PlanCertificateWire) -> str:
     age = certificate.get("boundAgeSeconds")
     method = f"{certificate.get('method', '')}{f'; by the prices of a search {age:.0f} s before' if age else ''}"
     penalty = " with its penalty" if certificate.get("unservedCost") else ""
-    return f"{text}; no plan can cost less{penalty} than {money(bound)}{away} ({method})"
+    parts = spell_gap(certificate["cost"], bound, certificate.get("programme"))
+    return f"{text}; no plan can cost less{penalty} than {money(bound)}{away}{parts} ({method})"
 
 
 def _write_unserved(unserved: Iterable[PlanUnservedWire]) -> list[str]:

@@ -268,20 +268,16 @@ def test_more_gpus_never_raise_the_bound() -> None:
 
 
 @pytest.mark.slow
-def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
+def test_a_bound_that_has_converged_is_at_its_programme() -> None:
     t = tables(family("D", 12, 5, 1))
     found = list(bound.rounds(t))
-    known = [reached for reached in found if reached.limit < np.inf]
-    assert len(known) > 5
-    assert all(reached.bound <= reached.limit * (1 + 1e-9) for reached in known)
+    assert all(reached.bound <= reached.programme * (1 + 1e-9) for reached in found)
     last = found[-1]
     assert last.converged
-    assert last.limit <= last.bound * 1.0005
+    assert last.programme <= last.bound * 1.0005
     assert about_bound(last, bound.left_out(t)) == (
-        f"; bound {last.bound:.6g} (this method could prove at most {last.limit:.6g}), ignoring memory"
-        " beyond the smallest batch, idle SMs times neighbours' pressure"
+        f"; bound {last.bound:.6g}, ignoring memory beyond the smallest batch, idle SMs times neighbours' pressure"
     )
-    assert about_bound(replace(last, limit=np.inf), ()) == f"; bound {last.bound:.6g}"
 
 
 def test_without_gpus_the_bound_is_what_leaving_everything_out_costs() -> None:
@@ -309,13 +305,7 @@ def test_what_the_bound_leaves_out_is_named_where_the_problem_has_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_never_rises_until_classes_become_finer() -> None:
-    """And where whole GPUs are paid, a bound is rounded up to the next sum of their prices."""
+def test_a_bound_exceeds_its_programme_only_by_the_step_to_the_next_cost() -> None:
     t = tables(family("A", 20, 8, 1))
     step = max(pool.price_per_hour for pool in t.pools)
-    found = list(bound.rounds(t))
-    assert all(reached.bound <= reached.limit + step for reached in found)
-    limits = [(reached.limit, after.limit) for reached, after in pairwise(found) if reached.limit < np.inf]
-    kept = [(limit, after) for limit, after in limits if after < np.inf]  # without a limit, classes have become finer
-    assert kept
-    assert all(after <= limit * (1 + 1e-12) for limit, after in kept)
+    assert all(reached.bound <= reached.programme + step for reached in bound.rounds(t))
