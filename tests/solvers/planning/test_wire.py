@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from solvers.planning.judge import judge
 from solvers.planning.plan import Certificate, Changes, Cost, OtherPlan, Plan, Releasable
-from solvers.planning.plan_fields import shown, spell_other
+from solvers.planning.plan_fields import shown, spell_gap, spell_other
 from solvers.planning.wire import WrongPlan, from_json, to_json
 from tests.solvers.planning.small_world import plan, problem
 
@@ -71,6 +71,24 @@ def test_a_plan_goes_out_in_the_contracts_words() -> None:
         ],
         "programme": 92.5,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bound", "programme", "kept", "said"),
+    [
+        (90.0, 92.5, 92.5, " (2.5 below the bound's programme of 92.5, 13.5 above)"),
+        (90.0, 89.0, 90.0, " (0 below the bound's programme of 90, 16 above)"),
+        (90.0, 110.0, None, ""),
+        (90.0, None, None, ""),
+        (None, 92.5, None, ""),
+    ],
+)
+def test_a_gap_is_divided_where_its_programme_is_known(
+    bound: float | None, programme: float | None, kept: float | None, said: str
+) -> None:
+    found = Certificate(Cost(6.0, 100.0), bound, "by hand", 0, 0.0).with_programme(programme)
+    assert found.programme == kept
+    assert spell_gap(found.cost.total, found.bound, found.programme) == said
 
 
 def test_an_offline_job_answers_requests() -> None:
