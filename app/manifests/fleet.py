@@ -17,6 +17,7 @@ from app.manifests.quantities import (
     NotNegative,
     Positive,
     Purchase,
+    Risk,
     Word,
     Words,
     distinct,
@@ -149,6 +150,9 @@ class PolicySpec(Spec):
     )
     mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")
     cycle_seconds: Positive = Field(30, description="Time between full planning cycles")
+    risk: Risk = Field(
+        0.05, description="Share of hours in which load above the plan may overspend a service's error budget"
+    )
     lost_after_seconds: Positive = Field(120, description="Silence after which a node counts as lost")
     down_seconds: Positive = Field(
         20, description="How long a copy that has run may be down before it counts as lost and starts elsewhere"

@@ -69,6 +69,7 @@ Word: TypeAlias = Annotated[str, Field(pattern=f"^{WORD}$")]
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=LARGEST)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=LARGEST)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Risk: TypeAlias = Annotated[float, Field(gt=0, le=0.5)]
 Exponent: TypeAlias = Annotated[float, Field(ge=0, le=10)]  # beyond this a power overflows
 Count: TypeAlias = Annotated[int, Field(ge=1, le=int(LARGEST))]
 Priority: TypeAlias = Annotated[int, Field(ge=1, le=1000)]

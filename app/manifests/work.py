@@ -20,6 +20,7 @@ from app.manifests.quantities import (
     NotNegative,
     Positive,
     Priority,
+    Risk,
     Speeds,
     Word,
     Words,
@@ -73,6 +74,7 @@ class ServiceSpec(Spec):
     isolation: Literal["shared", "dedicated"] = Field("shared", description="Whether others may use its GPUs")
     priority: Priority = Field(100, description="Weight of its unserved load")
     mode: Mode | None = Field(None, description="Overrides the policy's mode for this service")
+    risk: Risk | None = Field(None, description="Overrides the policy's risk for this service")
     availability: AvailabilitySpec | None = Field(
         None, description="Where its instances run, so that enough is left when a part of the fleet fails"
     )

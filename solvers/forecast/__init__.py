@@ -6,11 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from solvers.forecast.peaks import DEFAULT, Forecast, Reason, expect, expect_most
+from solvers.forecast.margin import Margin, MarginRules
+from solvers.forecast.peaks import Forecast, Reason, expect, expect_most
 from solvers.forecast.samples import Sample
 from solvers.forecast.settings import ForecastTuning
 
-__all__ = ["Forecast", "ForecastTuning", "Forecaster", "Reason", "Sample", "expect", "expect_most"]
+__all__ = [
+    "Forecast", "ForecastTuning", "Forecaster", "Margin", "MarginRules", "Reason", "Sample", "expect", "expect_most"
+]  # fmt: skip
 
 
 class Forecaster(Protocol):
@@ -22,10 +25,10 @@ class Forecaster(Protocol):
         declared: float,
         planned: float,
         ahead_seconds: float,
-        settings: ForecastTuning = DEFAULT,
         *,
         observed_seconds: float | None = None,
         silent_seconds: float = 0.0,
         risen_seconds: float = math.inf,
         missed_seconds: float = math.inf,
+        margin: float = 0.0,
     ) -> Forecast: ...

@@ -36,12 +36,12 @@ def expect(
     declared: float,
     planned: float,
     ahead_seconds: float,
-    settings: ForecastTuning = DEFAULT,
     *,
     observed_seconds: float | None = None,
     silent_seconds: float = 0.0,
     risen_seconds: float = math.inf,
     missed_seconds: float = math.inf,
+    margin: float = 0.0,
 ) -> Forecast:
     """Forecasts the rate to plan for until `ahead_seconds` after the newest sample.
 
@@ -49,8 +49,9 @@ def expect(
     that is longer than the samples given; `silent_seconds` is how long ago the newest sample ended, `risen_seconds`
     how long ago the planned rate rose, `missed_seconds` how long ago the SLO was missed. Soon after either the plan
     does not fall; only after a rise is less evidence needed for the next one, as missed answers are no sign of load.
+    `margin` is the share by which the plan exceeds the load that is surely there (`solvers.forecast.margin`).
     """
-    known = usable(samples)
+    known, settings = usable(samples), DEFAULT
     watched_seconds = sum(sample.seconds for sample in known) if observed_seconds is None else observed_seconds
     is_new = watched_seconds < settings.observe_seconds
     floor = declared if is_new else max(declared * settings.least_share, LEAST_RATE)
@@ -63,11 +64,13 @@ def expect(
     is_moving = risen_seconds < settings.cooldown_seconds
     now, observed = calm[-1].at, calm[-1].rate_per_second
     low, pressing = _confident(calm, now, noise, is_moving, settings)
+    low *= 1 + margin
+    least = max(floor, low * (1 + _headroom(calm, settings)))  # a plan that fell further would rise at once
     recall = settings.recall_seconds
-    need = _need(calm, now, recall, floor, settings)
+    need = _need(calm, now, recall, least, settings)
     if planned > need * (1 + settings.fall_band):  # how long a swing lasts matters only where the plan may fall
         recall = recall_seconds(known, settings)
-        need = _need(calm, now, recall, floor, settings)
+        need = _need(calm, now, recall, least, settings)
     low = max(low, floor)
     high = max(need * (1 + settings.fall_band), low)
     if silent_seconds > settings.silent_seconds and planned > 0:
@@ -75,7 +78,8 @@ def expect(
     if planned < low:
         reason: Reason = "risen"
         trend = _trend(calm, noise, ahead_seconds, settings)
-        rate = max(pressing, observed) * (1 + _headroom(calm, settings)) + trend if planned > 0 else max(need, low)
+        step = (1 + _headroom(calm, settings)) * (1 + margin)
+        rate = max(pressing, observed) * step + trend if planned > 0 else max(need, low)
     elif (
         planned > high
         and min(risen_seconds, missed_seconds) >= settings.cooldown_seconds

@@ -77,6 +77,10 @@ class ExpectedLoad:
     burstiness: Mapping[str, float] = field(default_factory=dict)  # measured dispersion of counts, by SLOs a window
     input_mean: float = 0.0  # tokens of a prompt, as measured, in classes; 0: as declared
     output_mean: float = 0.0  # tokens of an answer
+    margin: float = 0.0  # share by which the plan exceeds the load that is surely there
+    risk: float = 0.0  # share of hours that the margin lets overspend their error budget
+    missed_hours: int = 0  # that did overspend it by load above the plan, of those known
+    known_hours: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ RATE_PER_SECOND = float(ServiceSpec.model_fields["rate_per_second"].default)
 PRICING: str = PolicySpec.model_fields["pricing"].default
 JOBS_PER_GPU: int = PolicySpec.model_fields["jobs_per_gpu"].default
 MODE: str = PolicySpec.model_fields["mode"].default
+RISK = float(PolicySpec.model_fields["risk"].default)
 DOWN_SECONDS = float(PolicySpec.model_fields["down_seconds"].default)
 MIN_INSTANCES: int = ServiceSpec.model_fields["min_instances"].default
 PRIORITIES: Mapping[str, int] = {
@@ -84,6 +85,11 @@ def slo_latency_ms(service: Spec) -> float:
 
 def slo_percentile(service: Spec) -> float:
     return float(service["slo"]["percentile"])
+
+
+def risk_of(service: Spec, policy: Spec) -> float:
+    """Returns the share of hours in which load above the plan may overspend a service's error budget."""
+    return float(service.get("risk", policy.get("risk", RISK)))
 
 
 def own_mode(service: Spec) -> str | None:

@@ -12,9 +12,11 @@ from sqlalchemy import Connection
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.events import Reason, event_of
 from app.control.domain.leading import Deposed
+from app.control.domain.policy import policy_spec
 from app.control.domain.readings import CopyTrial, JobReading
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
-from app.control.domain.specs import slo_latency_ms, slo_percentile
+from app.control.domain.specs import risk_of, slo_latency_ms, slo_percentile
+from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.jobs import job_readings
 from app.control.measure import metrics
 from app.control.observe.drift import Drift, ProfileCorrection, predict_running, profile_places
@@ -30,6 +32,7 @@ from app.store.fleet import loads as rows
 from app.store.fleet.load_news import LoadNews, NewsQuestion
 from app.store.plans import corrections
 from app.store.world import events
+from solvers.forecast import MarginRules
 from solvers.llm.iteration import TokenLengths
 from solvers.planning.measured import MeasuredInstance
 from solvers.planning.problem import Problem, Profile, ProfileKey
@@ -66,11 +69,17 @@ class ReportListener:
     def set_slos(self, declared: Sequence[DeclaredObject]) -> None:
         """Sets the SLOs that answers are measured against."""
         services = {item.full_name: item.spec for item in declared if item.kind == "Service"}
-        with self._turn:
-            self._loads.set_slos(
-                {name: slo_latency_ms(spec) for name, spec in services.items()},
-                {name: slo_percentile(spec) for name, spec in services.items()},
+        starts, common, cycle = start_seconds(declared), policy_spec(declared), cycle_seconds(declared)
+        percentiles = {name: slo_percentile(spec) for name, spec in services.items()}
+        rules = {
+            name: MarginRules(
+                risk_of(spec, common), 1.0 - percentiles[name] / 100.0, starts[name], cycle + starts[name]
             )
+            for name, spec in services.items()
+        }
+        with self._turn:
+            slos_ms = {name: slo_latency_ms(spec) for name, spec in services.items()}
+            self._loads.set_slos(slos_ms, percentiles, rules)
 
     def ask(self) -> NewsQuestion:
         """Returns the question for all that came since the last news."""

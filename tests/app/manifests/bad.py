@@ -126,6 +126,8 @@ FAULTY = {
     "half an instance": Bad(service(minInstances="1.5"), "spec.minInstances", "not a whole number"),
     "null for nothing": Bad(service(mode="null"), "spec.mode", "null"),
     "null for something": Bad(service(slo="null"), "spec.slo", "null"),
+    "no risk": Bad(service(risk="0"), "spec.risk", "out of range"),
+    "risk of 0.6": Bad(manifest("Policy", "{risk: 0.6}", "{name: default}"), "spec.risk", "out of range"),
     "zero rate": Bad(service(ratePerSecond="0"), "spec.ratePerSecond", "out of range"),
     "negative rate": Bad(service(ratePerSecond="-1"), "spec.ratePerSecond", "out of range"),
     "rate over 1e12": Bad(service(ratePerSecond="1000000000001"), "spec.ratePerSecond", "out of range"),

@@ -11,9 +11,11 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
-from solvers.forecast import Forecaster, Sample
+from solvers.forecast import Forecaster, Margin, MarginRules, Sample
+from solvers.forecast.margin import RISK
 
 SAMPLE_SECONDS = 10
 CYCLE_SECONDS = 30
@@ -23,6 +25,7 @@ KNOWN_SECONDS = 1800  # of samples that a forecaster gets
 LEARNING_SECONDS = 2400.0  # before anything is scored
 RATES = (1000.0, 200.0, 50.0, 20.0)
 FEW_RATES = (15.0, 8.0, 4.0, 2.0)
+BUDGET = 0.01  # share of an hour's requests that may be above the plan
 CLASS_SHARE = 0.05  # by which one class of capacity exceeds the next smaller one
 
 
@@ -46,6 +49,7 @@ class ForecastScore:
     headroom: float  # by which the mean planned rate exceeds the mean load
     changes_per_hour: float  # of the planned rate, per service
     class_changes_per_hour: float  # of its class of capacity
+    overspent_share: float  # of hours: more load than their budget exceeds what was planned early enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +92,9 @@ def traces(seeds: Sequence[int]) -> Mapping[str, Sequence[Trace]]:
     return found
 
 
-def score(forecaster: Forecaster, courses: Sequence[Trace], declared: float = 1.0) -> ForecastScore:
+def score(forecaster: Forecaster, courses: Sequence[Trace], declared: float = 1.0, risk: float = RISK) -> ForecastScore:
     """Scores a forecaster on all of these traces together."""
-    moments = [list(_follow(forecaster, trace, declared)) for trace in courses]
+    moments = [list(_follow(forecaster, trace, declared, risk)) for trace in courses]
     each = [moment for course in moments for moment in course]
     ratios = sorted(moment.load / moment.ready for moment in each)
     hours = len(each) * SAMPLE_SECONDS / 3600
@@ -102,10 +106,20 @@ def score(forecaster: Forecaster, courses: Sequence[Trace], declared: float = 1.
         changes_per_hour=sum(_changes([moment.planned for moment in course]) for course in moments) / hours,
         class_changes_per_hour=sum(_changes([_class(moment.planned) for moment in course]) for course in moments)
         / hours,
+        overspent_share=mean(is_overspent for course in moments for is_overspent in _overspent_hours(course)),
     )
 
 
-def _follow(forecaster: Forecaster, trace: Trace, declared: float) -> Iterator[_Moment]:
+def _overspent_hours(course: Sequence[_Moment]) -> Iterator[bool]:
+    hour = 3600 // SAMPLE_SECONDS
+    for begin in range(0, len(course), hour):
+        moments = course[begin : begin + hour]
+        above = sum(max(0.0, moment.load - moment.ready) for moment in moments)
+        yield above > BUDGET * sum(moment.load for moment in moments)
+
+
+def _follow(forecaster: Forecaster, trace: Trace, declared: float, risk: float) -> Iterator[_Moment]:
+    margin, rules = Margin(), MarginRules(risk, BUDGET, START_SECONDS, AHEAD_SECONDS)
     draw = random.Random(trace.seed)
     samples: list[Sample] = []
     recent: list[float] = []  # planned rates, one a sample
@@ -115,6 +129,7 @@ def _follow(forecaster: Forecaster, trace: Trace, declared: float) -> Iterator[_
         requests = max(0.0, draw.gauss(load * SAMPLE_SECONDS, math.sqrt(load * SAMPLE_SECONDS)))
         samples.append(Sample(now, SAMPLE_SECONDS, requests))
         recent.append(planned)
+        margin.add(samples[-1], planned, rules)
         del samples[: -KNOWN_SECONDS // SAMPLE_SECONDS]
         del recent[: -1 - START_SECONDS // SAMPLE_SECONDS]
         if now > LEARNING_SECONDS:
@@ -123,7 +138,7 @@ def _follow(forecaster: Forecaster, trace: Trace, declared: float) -> Iterator[_
             continue
         found = forecaster(
             samples, declared * trace.rate_per_second, planned, AHEAD_SECONDS, observed_seconds=float(now),
-            risen_seconds=now - risen_at,
+            risen_seconds=now - risen_at, margin=margin.share,
         )  # fmt: skip
         if found.rate > planned:
             risen_at = now

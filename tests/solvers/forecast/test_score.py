@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from solvers.forecast import Forecast, expect
-from tests.solvers.forecast.score import score, traces
+from tests.solvers.forecast.score import LEARNING_SECONDS, score, traces
 from tests.support.soak import scaled
 
 TRACES = traces(range(scaled(16, 4)))
@@ -63,3 +66,14 @@ def test_the_scorer_counts_every_moment_above_a_rate_that_never_moves() -> None:
     twice = score(declared_forever, TRACES["moving"], declared=2.0)
     assert twice.over_share == 0
     assert twice.headroom == pytest.approx(2 * (1 + never.headroom) - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["moving", "wave", "few"])
+def test_hours_overspend_as_seldom_as_the_risk_says_and_a_smaller_risk_costs_more(kind: str) -> None:
+    risk, hours = 0.2, 15
+    long = [replace(trace, seconds=int(LEARNING_SECONDS) + hours * 3600) for trace in TRACES[kind][:4]]
+    found, careful = score(expect, long, risk=risk), score(expect, long, risk=0.02)
+    chance = 1.645 * math.sqrt(risk * (1 - risk) / (hours * len(long)))  # 95 % of draws are below
+    assert careful.overspent_share <= found.overspent_share <= risk + chance
+    assert careful.headroom >= found.headroom

@@ -29,7 +29,8 @@ from app.control.answer.explain.wire import (
     ProfilingWorthWire,
     UnservedWhyWire,
 )
-from app.control.domain.snapshot import JobProgress, Snapshot
+from app.control.answer.explain.wording import count
+from app.control.domain.snapshot import ExpectedLoad, JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.language import read_declared_lengths
 from app.control.formulate.predicted_demands import PredictedDemand, list_predicted_demands
@@ -93,6 +94,8 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> E
     declared = read_declared_lengths(snapshot.declared).get(name)
     if declared and (lengths := spell_lengths(question.problem.services[name], declared)):
         sentences.insert(1, lengths)
+    if expected and expected.risk:
+        sentences.insert(1, _describe_margin(expected))
     if expected and expected.reason:
         sentences.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
     return {
@@ -163,6 +166,16 @@ def _list_predicted(snapshot: Snapshot, name: str) -> dict[str, PredictedDemand]
     ]
     tenant, _, short = name.partition("/")
     return list_predicted_demands(jobs, tenant, short)
+
+
+def _describe_margin(expected: ExpectedLoad) -> str:
+    """Returns how far the plan is above the load, and why so far."""
+    room = f"at least {1 + expected.margin:.3g} times" if expected.margin else "no less than"
+    missed = f"; {expected.missed_hours} of its last {count(expected.known_hours, 'hour')} did"
+    return (
+        f"plans for {room} the load that is surely there: {100 * expected.risk:g} % of hours may overspend their "
+        f"error budget by load above the plan{missed if expected.known_hours else ''}"
+    )
 
 
 def _forecast(reason: str) -> str:

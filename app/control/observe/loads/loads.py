@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
@@ -14,7 +15,7 @@ from app.control.observe.loads.recent import RecentLoad, summarize_recent
 from app.control.observe.loads.reports import ReportBatch, ReportCursor
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.loads import LoadBucket, LoadHistory
-from solvers.forecast import Forecast, ForecastTuning, Sample, expect
+from solvers.forecast import Forecast, ForecastTuning, MarginRules, Sample, expect
 from solvers.llm.iteration import TokenLengths
 
 TUNING = ForecastTuning()
@@ -64,12 +65,18 @@ class Loads:
                 window.samples.extend(map(Sample, course.ats, course.seconds, course.requests))
                 window.reported_at = max(window.reported_at, course.ats[-1]) if course.ats else 0.0
 
-    def set_slos(self, slos_ms: Mapping[str, float], percentiles: Mapping[str, float]) -> None:
-        """Sets the SLOs that answers are measured against."""
+    def set_slos(
+        self,
+        slos_ms: Mapping[str, float],
+        percentiles: Mapping[str, float],
+        rules: Mapping[str, MarginRules] = MappingProxyType({}),
+    ) -> None:
+        """Sets the SLOs that answers are measured against, and what margins are for."""
         for service, slo_ms in slos_ms.items():
             window = self._window(service)
             window.slo_ms = slo_ms
             window.percentile = percentiles[service]
+            window.margin_rules = rules.get(service, window.margin_rules)
 
     def take(self, readings: ReportBatch, now: datetime | None = None) -> None:
         """Adds reports; the rates hold from now until the sender's next report."""
@@ -100,7 +107,9 @@ class Loads:
                     forecast = self._forecasts.get(window.name)
                     if forecast and forecast.planned > 0:
                         full.planned = forecast.planned * full.seconds
-                    window.outlook.add(window.samples[-1], forecast.rate if forecast else 0.0)
+                    rate = forecast.rate if forecast else 0.0
+                    window.outlook.add(window.samples[-1], rate)
+                    window.margin.add(window.samples[-1], rate, window.margin_rules)
         self._last = max(at, self._last or at)
 
     def expect(
@@ -202,11 +211,11 @@ class Loads:
             declared,
             base,
             ahead,
-            TUNING,
             observed_seconds=window.observed_seconds,
             silent_seconds=silent,
             risen_seconds=now - risen_at,
             missed_seconds=now - missed_at,
+            margin=window.margin.share,
         )
         found = raise_by_outlook(window.outlook, found, base)
         if found.rate > base > 0:
@@ -215,6 +224,8 @@ class Loads:
         return ExpectedLoad(
             found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason,
             window.bursts.variation, window.bursts.burstiness,
+            margin=window.margin.share, risk=window.margin_rules.risk,
+            missed_hours=sum(window.margin.missed), known_hours=len(window.margin.missed),
         )  # fmt: skip
 
 

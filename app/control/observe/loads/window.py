@@ -13,7 +13,7 @@ from app.control.observe.loads.lengths import LengthBelief
 from app.control.observe.loads.outlook import Outlook
 from app.control.observe.loads.recent import AnswerCounts
 from app.store.fleet.loads import LoadBucket
-from solvers.forecast import Sample
+from solvers.forecast import Margin, MarginRules, Sample
 
 BUCKET_SECONDS = 10.0
 LEAST_SAMPLE_SECONDS = 4.0  # from which the unfinished bucket counts as a sample
@@ -38,6 +38,7 @@ class LoadWindow:
         self.bursts = BurstBelief()
         self.lengths = LengthBelief()
         self.outlook = Outlook()
+        self.margin, self.margin_rules = Margin(), MarginRules()
         self.shed_at = 0.0  # when a report last counted rejected requests
         self._answered: deque[tuple[float, float, float]] = deque(maxlen=MOST_ANSWERED)  # time, requests, in time
         self._seconds = 0.0

@@ -9,7 +9,7 @@ import pytest
 from app.control.answer.explain.plan_lines import add_predictions, drop_left_out
 from app.control.answer.explain.question import Explain
 from app.control.domain.decision import SolveOutcome
-from app.control.domain.snapshot import NodeStatus, Snapshot
+from app.control.domain.snapshot import ExpectedLoad, NodeStatus, Snapshot
 from app.control.formulate.pose import pose
 from app.control.formulate.question import Question
 from app.control.solve.orders import Solve, solve_order
@@ -96,3 +96,12 @@ def test_sentences_name_gpus_as_their_nodes_do(world: Snapshot, plan: Plan) -> N
 def test_a_service_that_was_declared_later_is_named_as_new(world: Snapshot, plan: Plan) -> None:
     explanation = Explain(world, plan, "service", "shop/late").answered()
     assert "was declared after this plan was made" in explanation["missing"]
+
+
+def test_a_service_says_its_margin_and_its_risk(world: Snapshot, plan: Plan) -> None:
+    known = ExpectedLoad(300.0, reason="held", margin=0.18, risk=0.05, missed_hours=2, known_hours=40)
+    given = replace(world, expected={"shop/search": known})
+    assert Explain(given, plan, "service", "shop/search").answered()["sentences"][2] == (
+        "plans for at least 1.18 times the load that is surely there: 5 % of hours may overspend their error budget by "
+        "load above the plan; 2 of its last 40 hours did"
+    )

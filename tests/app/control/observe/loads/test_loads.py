@@ -9,6 +9,7 @@ import pytest
 
 from app.control.observe.loads import Loads
 from app.store.fleet.loads import LoadHistory
+from solvers.forecast import MarginRules
 from tests.support.words import at, gateway, readings, received_report, served
 
 SEARCH = "shop/search"
@@ -216,3 +217,17 @@ def test_a_long_sleep_is_no_load() -> None:
     run(loads, 0, 600)
     loads.take(readings(4200))
     assert sum(bucket.seconds for bucket in loads.full()) < 700
+
+
+def test_load_above_the_plan_gives_a_margin_and_a_late_answer_gives_none() -> None:
+    def margins(rate: Callable[[int], float], risk: float) -> float:
+        loads = Loads()
+        loads.set_slos({SEARCH: 5.0}, {SEARCH: 98.0}, {SEARCH: MarginRules(risk)})  # every answer takes 10 ms
+        for begin in range(0, 5400, 30):
+            run(loads, begin, begin + 30, rate)
+            found = loads.expect({SEARCH: 20.0}, {SEARCH: 20.0}, {SEARCH: 50.0}, at(begin + 30), {})[SEARCH]
+        assert found.risk == risk
+        return found.margin
+
+    assert margins(lambda _: 20.0, 0.02) == 0.0
+    assert margins(lambda second: 60.0 if second % 1800 > 1600 else 20.0, 0.02) > 0.0

@@ -1,0 +1,150 @@
+"""The margin of a plan over the load that is surely there, learned so that few hours overspend their error budget.
+
+Each hour tells the margin that would have kept it within its budget. The next one is a quantile of these, at a level
+that follows the hours that did overspend (adaptive conformal inference; docs/forecast.md has the theorem).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from solvers.forecast.samples import Sample
+
+RISK = 0.05  # share of hours, where nobody says another
+STEP_SHARE = 0.01  # the theorem's gamma: by this times (risk - missed) the level moves each hour
+MOST_MARGIN = 0.5  # a share; loads that rise further are left to the fast lane
+HALF_LIFE_HOURS = 24.0  # in which a past hour comes to count half
+CALM_FACTOR = 1.75  # over the risk: so many calm hours are assumed before the first, so that one alone says little
+KEPT_HOURS = 7 * 24
+HOUR_SECONDS = 3600.0
+LEAST_SECONDS, MOST_SECONDS = 30.0, 300.0  # of a span whose load is compared with its plan,
+TELLING_REQUESTS = 1000.0  # which within these should have so many requests, as fewer scatter
+
+
+@dataclass(frozen=True, slots=True)
+class MarginRules:
+    """The promise that a margin serves."""
+
+    risk: float = RISK  # share of hours whose error budget may be overspent
+    budget: float = 0.02  # share of an hour's requests that may be above the plan
+    start_seconds: float = 20.0  # until a raised plan is ready
+    ahead_seconds: float = 50.0  # that, and a cycle before
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSpan:
+    """The requests of some seconds, as many as were planned for in time, and that number without its margin."""
+
+    seconds: float
+    requests: float
+    ready: float
+    bare: float
+
+
+def move_level(level: float, risk: float, missed: bool) -> float:
+    """Returns the level after one more hour: lower by much if it missed, higher by a little if not."""
+    return level + STEP_SHARE * (risk - missed)
+
+
+def upper_quantile(scores: Iterable[tuple[float, float]], level: float) -> float:
+    """Returns the least score above which lies no more than `level` of the weight, of pairs of score and weight.
+
+    It is infinite from level 0 down, and 0 from level 1 up.
+    """
+    if level <= 0 or level >= 1:
+        return math.inf if level <= 0 else 0.0
+    ordered = sorted(scores, reverse=True)
+    allowed = level * sum(weight for _, weight in ordered)
+    for score, weight in ordered:
+        allowed -= weight
+        if allowed < 0:
+            return score
+    return 0.0
+
+
+def needed_margin(spans: Sequence[LoadedSpan], most_above: float) -> float:
+    """Returns the least margin with which no more than so many requests are above the plan; 0 or more."""
+    # A span's load is above plans with less than its own ratio as margin, by its bare requests for each unit less.
+    ratios = sorted(((span.requests / span.bare - 1.0, span.bare) for span in spans), reverse=True)
+    above = slope = 0.0
+    margin = ratios[0][0] if ratios else 0.0
+    for ratio, bare in ratios:
+        if above + slope * (margin - ratio) > most_above:
+            break
+        above += slope * (margin - ratio)
+        slope, margin = slope + bare, ratio
+    if slope > 0:
+        margin -= (most_above - above) / slope
+    return max(0.0, margin)
+
+
+EMPTY = LoadedSpan(0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Margin:
+    """The margin of one service."""
+
+    debt: float = 0.0  # by which missed hours have lowered the level below the risk; calm hours lower no margin further
+    share: float = 0.0  # by which a plan exceeds the load that is surely there
+    missed: deque[bool] = field(default_factory=lambda: deque(maxlen=KEPT_HOURS))
+    _needed: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_HOURS))
+    _hour: list[LoadedSpan] = field(default_factory=list)
+    _is_missed: bool = False  # the hour that runs
+    _plans: deque[tuple[float, float, float]] = field(default_factory=deque)  # time, rate, rate without its margin
+    _span: LoadedSpan = EMPTY
+
+    def add(self, sample: Sample, planned: float, rules: MarginRules) -> None:
+        """Takes the newest sample, and the rate that is planned for by then; only of what was planned it learns."""
+        if planned <= 0:
+            return
+        self._plans.append((sample.at, planned, planned / (1.0 + self.share)))
+        since = sample.at - sample.seconds / 2
+        while self._plans[0][0] < since - rules.ahead_seconds:
+            self._plans.popleft()
+        ready = min(plan[1] for plan in self._plans if plan[0] >= since - rules.start_seconds)
+        bare = min(plan[2] for plan in self._plans)
+        span, seconds = self._span, sample.seconds
+        self._span = span = LoadedSpan(
+            span.seconds + seconds, span.requests + sample.requests, span.ready + ready * seconds,
+            span.bare + bare * seconds,
+        )  # fmt: skip
+        is_telling = span.seconds >= LEAST_SECONDS and span.requests >= TELLING_REQUESTS
+        if is_telling or span.seconds >= MOST_SECONDS:
+            self._hour.append(span)
+            self._span = EMPTY
+            self._judge(rules)
+
+    def _judge(self, rules: MarginRules) -> None:
+        """Counts the hour as missed as soon as it has overspent what a whole one may, and learns from it at its end."""
+        spans = self._hour
+        seconds = sum(span.seconds for span in spans)
+        allowed = rules.budget * sum(span.requests for span in spans) * max(1.0, HOUR_SECONDS / seconds)
+        above = sum(max(0.0, span.requests - span.ready) for span in spans)
+        # At a debt as large as the risk the largest margin was given, so the hour shows no lack of it.
+        if not self._is_missed and above > allowed and self.debt < rules.risk:
+            self._is_missed = True
+            self._move(rules, missed=True)
+        if self._is_missed:
+            self.share = max(self.share, self._quantile([needed_margin(spans, allowed)], rules.risk))
+        if seconds < HOUR_SECONDS:
+            return
+        if not self._is_missed:
+            self._move(rules, missed=False)
+        self.missed.append(self._is_missed)
+        self._needed.append(needed_margin(spans, allowed))
+        self._hour, self._is_missed = [], False
+        self.share = self._quantile([], rules.risk)
+
+    def _move(self, rules: MarginRules, missed: bool) -> None:
+        self.debt = max(0.0, rules.risk - move_level(rules.risk - self.debt, rules.risk, missed))
+
+    def _quantile(self, running: Sequence[float], risk: float) -> float:
+        hours = [*self._needed, *running]
+        forget = 0.5 ** (1.0 / HALF_LIFE_HOURS)
+        scores = [(needed, forget ** (len(hours) - 1 - at)) for at, needed in enumerate(hours)]
+        scores.append((0.0, CALM_FACTOR / risk * forget ** len(hours)))
+        return min(MOST_MARGIN, upper_quantile(scores, risk - self.debt))
