@@ -88,7 +88,7 @@ spec: {pricing: node, utilization: 0.8, execMargin: 0.05, profileQuantile: 0.9, 
   clientsPerGpu: 48, jobsPerGpu: 3, planner: joint,
   movePrice: 0.05, horizonMinutes: 60, unservedPrice: 1000, unplacedPrice: 50, waitingPrice: 0.01,
   sharePressure: 0.5, energyPricePerKwh: 0, powerBudgetW: null, mode: advisory, cycleSeconds: 30,
-  lostAfterSeconds: 120, downSeconds: 20, idleMinutes: 15, handover: overlap, handoverSeconds: 120}
+  lostAfterSeconds: 120, downSeconds: 20, idleMinutes: 15, handover: overlap, handoverSeconds: 120, risk: 0.05}
 ---
 apiVersion: gpuwright/v1
 kind: Tenant
