@@ -11,6 +11,7 @@ from solvers.planning.bound.attainable import attainable
 from solvers.planning.bound.convergence import Convergence
 from solvers.planning.bound.fleet import fleet, look_at
 from solvers.planning.bound.kept import is_of
+from solvers.planning.bound.master import MetPatterns
 from solvers.planning.bound.scope import left_out, why_not
 from solvers.planning.bound.search import BoundSearch, Round
 from solvers.planning.bound.start import first_prices
@@ -19,16 +20,19 @@ from solvers.planning.kept_search import KeptSearch
 from solvers.planning.search.tables import Tables
 from solvers.planning.steps import NO_STEPS, RateSteps
 
-__all__ = ["Round", "bound_at", "left_out", "rounds", "why_not"]
+__all__ = ["MetPatterns", "Round", "bound_at", "left_out", "rounds", "why_not"]
 
 LEVELS = 1
 
 
-def rounds(tables: Tables, work: int | None = None, kept: KeptSearch | None = None) -> Iterator[Round]:
+def rounds(
+    tables: Tables, work: int | None = None, kept: KeptSearch | None = None, met: MetPatterns | None = None
+) -> Iterator[Round]:
     """Yields better and better bounds, until prices are as good as rows allow, or `work` is done.
 
-    A linear programme takes good patterns as they are found, and names the next prices to look at. With what a search
-    at other rates has kept, it goes on from there. Yields nothing if `why_not` gives a reason.
+    A linear programme takes good patterns as they are found, which are written into `met`, and names the next prices
+    to look at. With what a search at other rates has kept, it goes on from there. Yields nothing if `why_not` gives a
+    reason.
     """
     if why_not(tables) is not None:
         return
@@ -47,7 +51,7 @@ def rounds(tables: Tables, work: int | None = None, kept: KeptSearch | None = No
     if not s.fleet.scales:
         evaluation = s.shrink(evaluation)
         yield s.best
-    yield from Convergence(s, evaluation.patterns).run(work)
+    yield from Convergence(s, evaluation.patterns, met=met).run(work)
 
 
 def bound_at(tables: Tables, prices: Floats, steps: RateSteps = NO_STEPS) -> float:

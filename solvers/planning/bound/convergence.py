@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.planning.bound.kept import keep
 from solvers.planning.bound.market import RealPattern
-from solvers.planning.bound.master import BoundMaster
+from solvers.planning.bound.master import BoundMaster, MetPatterns
 from solvers.planning.bound.rounding import broken, least_instances, surviving_nodes
 from solvers.planning.bound.search import BoundSearch, Round, alone_patterns
 from solvers.planning.fleet.grids import Floats
@@ -44,10 +44,17 @@ TUNING = ConvergenceTuning()
 class Convergence:
     """Rounds of a linear programme."""
 
-    def __init__(self, search: BoundSearch, patterns: list[RealPattern], *, is_continued: bool = False) -> None:
+    def __init__(
+        self,
+        search: BoundSearch,
+        patterns: list[RealPattern],
+        *,
+        is_continued: bool = False,
+        met: MetPatterns | None = None,
+    ) -> None:
         f = search.fleet
         self.search = search
-        self.master = BoundMaster(f)
+        self.master = BoundMaster(f, met)
         self.goal = TUNING.step_goal_share if is_continued else TUNING.first_gap_share
         self.weight = TUNING.continued_weight if is_continued else TUNING.weight
         self.near = self.weight  # while new patterns are found

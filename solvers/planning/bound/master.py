@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import highspy
 import numpy as np
@@ -13,6 +13,9 @@ from solvers.planning.bound.columns import write_columns
 from solvers.planning.bound.fleet import BoundFleet
 from solvers.planning.bound.market import Market, RealPattern
 from solvers.planning.fleet.grids import Floats, Ints
+
+PatternKey: TypeAlias = tuple[int, bytes, bytes]
+MetPatterns: TypeAlias = dict[PatternKey, RealPattern]  # all that a search took as columns, for its caller
 
 INF = highspy.kHighsInf
 MARKET = attrgetter("market")  # of a pattern
@@ -36,10 +39,10 @@ class BoundMaster:
     and fill as many steps as each service's rate does   (step rows)
     """
 
-    def __init__(self, f: BoundFleet) -> None:
-        self.fleet = f
+    def __init__(self, f: BoundFleet, met: MetPatterns | None = None) -> None:
+        self.fleet, self.met = f, met
         self.columns: list[RealPattern] = []
-        self.known: set[tuple[int, bytes, bytes]] = set()
+        self.known: set[PatternKey] = set()
         self.idle_rounds: Ints = np.zeros(0, dtype=np.int64)
         self.is_step_boxed = len(f.need) > FEW_SERVICES
 
@@ -126,6 +129,8 @@ class BoundMaster:
             if key not in self.known:
                 self.known.add(key)
                 fresh.append(p)
+                if self.met is not None:
+                    self.met[key] = p
         if not fresh:
             return 0
         made = [
@@ -218,5 +223,5 @@ class BoundMaster:
         self.idle_rounds = np.delete(self.idle_rounds, old)
 
 
-def _identify(p: RealPattern) -> tuple[int, bytes, bytes]:
+def _identify(p: RealPattern) -> PatternKey:
     return p.market, p.offers.tobytes(), p.sms.tobytes()

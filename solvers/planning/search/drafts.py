@@ -30,7 +30,9 @@ COARSE_SM_PERCENT, FINE_SM_PERCENT = 10, 4  # step widths
 LEVEL_SHARES = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual residents
 FIRST_ROUNDS = 3  # of the LP, for a quick first plan
 ROUNDS = 8
-CHOICE_STEPS = 300  # of work, a choice among patterns: about the time of so many of the local search
+MET_STEPS = 200  # of work, the bound's patterns: about the time of so many of the local search
+CHOICE_STEPS = 200  # of work, a choice among patterns
+CHOICE_SEARCH_STEPS = 200  # of work, a local search where there is a choice: it finds more than long ones
 NODE_PATIENCE_CYCLES = 1  # of the local search, where nodes are billed whole: it sees GPUs alone
 
 
@@ -103,6 +105,10 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
         else:  # after the first, better prices gain more than a local search at these
             progress.begin_ahead()
             yield from _search(progress, local_search, start, "local search")
+    if progress.choice is not None:
+        progress.work += MET_STEPS
+        yield progress.nothing()  # a caller whose steps end here is spared them
+        progress.choice.meet()
     yield from _choose(progress, local_search, start)
     yield from _dive_again(progress, local_search, course, start, np.random.default_rng(seed))
 
@@ -125,7 +131,6 @@ class _Progress:
     choice: PatternChoice | None = None  # on small fleets
     work: int = 0
     least: float = np.inf
-    chooses_at: int = 0  # steps of work
     best: list[PatternColumn] = field(default_factory=list)  # of that draft, where there is a choice
     is_served: bool = False  # everything, by some draft
     ahead: Board | None = None  # of the best rival, until a search begins there
@@ -247,30 +252,36 @@ def _dive_again(
 
 
 def _choose(progress: _Progress, local_search: LocalSearch, start: _DiveStart) -> Iterator[SearchDraft]:
-    """Chooses among all patterns found so far, and searches around the choice, for as long as that gains."""
+    """Chooses among all patterns found so far, at first as if no plan were known, and searches around each choice."""
     shop, choice = progress.shop, progress.choice
-    while choice is not None and progress.work >= progress.chooses_at:
+    if choice is None:
+        return
+    choice.note(start.columns)
+    for is_fresh in (True, False):
         progress.work += CHOICE_STEPS
-        progress.chooses_at = progress.work + CHOICE_STEPS  # half of the time is left to dives and local searches
         yield progress.nothing()  # a caller whose steps end here is spared the choice
-        choice.note(start.columns)
         choice.widen()
-        for column in choice.choose(progress.best, progress.least):
+        chosen, prices = choice.choose(progress.best, progress.least, is_fresh=is_fresh)
+        for column in chosen:
             shop.place(column)
         shop.restack()
-        shop.fill(start.rate, shop.need)
+        shop.fill(prices.rate, shop.need)
         shop.restack()
         progress.work += 1
         found = progress.draft("choice of patterns")
-        if found is None:
-            return
-        yield found
-        yield from _search(progress, local_search, start, "local search around a choice of patterns")
+        if found is not None:
+            yield found
+        if found is not None or is_fresh:
+            around = start._replace(rate=prices.rate, extra=prices.extra)
+            yield from _search(progress, local_search, around, "local search around a choice of patterns")
 
 
 def _search(progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str) -> Iterator[SearchDraft]:
     has_nodes = bool(len(progress.shop.nodes.gpus))
+    most = progress.work + CHOICE_SEARCH_STEPS if progress.choice is not None else np.inf
     for is_plan in local_search.cycles(start.rate, start.extra, NODE_PATIENCE_CYCLES if has_nodes else PATIENCE_CYCLES):
+        if progress.work >= most:
+            break
         progress.work += 1
         progress.note()
         yield (progress.draft(method) if is_plan else None) or progress.nothing()

@@ -183,6 +183,12 @@ def settle(
     return p.about[1]
 
 
+@njit((WORLD, I8, F1, PATTERN, F1))
+def settle_whole(w: TableArrays, site: int, prices: Floats, p: GpuPattern, worth: Floats) -> None:
+    """Makes a proposal valid on an empty GPU at its highest clock, whatever its node has left."""
+    settle(w, site, prices, w.rate, 0.0, 1.0, np.inf, np.inf, w.site_memory_gib[site], p, worth)
+
+
 @njit(F8(WORLD, I8, PATTERN), inner=True)
 def watts_of(w: TableArrays, site: int, p: GpuPattern) -> float:
     """Returns the watts of a GPU with these residents busy at the highest clock."""

@@ -16,7 +16,7 @@ from solvers.planning.search.capacity import rate_table, sm_grid
 from solvers.planning.search.costs import churn_on, costs_of, price_unserved
 from solvers.planning.search.fill import Pools, Tabled, clear, fill, put
 from solvers.planning.search.improve import improve, restack
-from solvers.planning.search.pattern import GpuPattern, PatternScratch, pattern, scratch
+from solvers.planning.search.pattern import GpuPattern, PatternScratch, pattern, scratch, settle_whole
 from solvers.planning.search.tables import Tables
 
 ROOM_GPUS = 64  # refilled at once by the local search
@@ -85,6 +85,13 @@ class Workshop:
             self.filled,
         )  # fmt: skip
         return self.filled[:done].copy()
+
+    def settle(self, site: int, prices: Floats, offers: Ints, sms: Ints) -> int:
+        """Makes a pattern of these residents for an empty GPU of a site, without those that don't fit; returns how many."""
+        p, count = self.pattern, len(offers)
+        p.offer[:count], p.sm[:count], p.about[0] = offers, sms, count
+        settle_whole(self.w, site, prices, p, self.scratch.worth)
+        return int(p.about[0])
 
     def clear(self, gpus: Iterable[int]) -> None:
         """Empties these GPUs."""
