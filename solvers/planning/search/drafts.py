@@ -77,7 +77,8 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
     course = dive.Dive(rate, extra)
     progress, local_search = _Progress(shop, InstanceShares(shop)), LocalSearch(shop, seed)
     progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
-    for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
+    stages = ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS))
+    for step, rounds in stages if progress.choice is None else stages[::2]:  # the bound's patterns are finer still
         progress.widen()
         if progress.is_served and course.dear == dive.TRUE_FACTOR:
             course.dear = dive.DEAR_FACTOR  # the fleet is large enough
