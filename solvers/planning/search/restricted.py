@@ -18,7 +18,7 @@ from solvers.planning.search.met import met_columns
 from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop
 
-MOST_GPUS = 150  # of a fleet: in a larger one, local search finds more in the same time
+MOST_GPUS = 200  # of a fleet: in a larger one, local search finds more in the same time
 MET_WORK = 1_000_000  # of the bound, about a second
 FILLED_GPUS = 6_000  # in all fillings at the prices of one LP
 SHAKES = (0.05, 0.15, 0.3, 0.5)  # of the logarithms of prices

@@ -25,7 +25,7 @@ def test_patterns_of_fillings_empty_a_gpu_that_one_pattern_makes_superfluous() -
     choice.note(apart)
     choice.widen()
 
-    chosen = choice.choose(apart, sum(column.cost for column in apart))
+    chosen = choice.choose(apart, sum(column.cost for column in apart), is_fresh=False).columns
 
     assert len(apart) == 2 and len(chosen) == 1
     carried = np.bincount(shop.t.offer_service[chosen[0].offers], chosen[0].caps, minlength=2)
@@ -38,7 +38,7 @@ def test_what_is_known_is_chosen_where_nothing_is_cheaper() -> None:
     choice = PatternChoice(shop, 0)
     choice.note(known)
 
-    chosen = choice.choose(known, shop.cost)
+    chosen = choice.choose(known, shop.cost, is_fresh=False).columns
 
     assert sum(column.cost for column in chosen) == pytest.approx(shop.cost)
 
