@@ -87,7 +87,7 @@ class Workshop:
         return self.filled[:done].copy()
 
     def settle(self, site: int, prices: Floats, offers: Ints, sms: Ints) -> int:
-        """Makes a pattern of these residents for an empty GPU of a site, without those that don't fit; returns how many."""
+        """Makes a pattern for an empty GPU of a site, without residents that don't fit there; returns how many stay."""
         p, count = self.pattern, len(offers)
         p.offer[:count], p.sm[:count], p.about[0] = offers, sms, count
         settle_whole(self.w, site, prices, p, self.scratch.worth)
