@@ -13,13 +13,13 @@ from typing import Any
 
 from benchmarks.altered import move_rates
 from solvers.compiled import read_all
+from solvers.planning.drafting.drafts import SearchDraft, drafts, prepare
 from solvers.planning.finish import finish_plan
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Problem, RunningState
 from solvers.planning.replan.running import choose_beside_running, fit, repair_running
 from solvers.planning.replan.search import search
-from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import Tables, tables

@@ -8,6 +8,7 @@ from dataclasses import replace
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.beside import has_language_models, merge_language_instances, ordinary_part, wide_of
 from solvers.planning.bound import Round
+from solvers.planning.drafting.drafts import SearchDraft
 from solvers.planning.fleet.predictions import predict_again
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET_SHARE
@@ -15,7 +16,6 @@ from solvers.planning.kept_bound import BOUND_ERROR_SHARE
 from solvers.planning.parts import Division, divide_as, join_parts
 from solvers.planning.plan import Certificate, Plan, Releasable, ServicePlan, Unserved, list_unserved
 from solvers.planning.problem import Instance, PlacedJob, Problem
-from solvers.planning.search.drafts import SearchDraft
 from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import Tables, tables

@@ -8,9 +8,9 @@ from itertools import takewhile
 from math import inf
 
 from solvers.planning import bound, exact
+from solvers.planning.drafting.drafts import SearchDraft, drafts, prepare
 from solvers.planning.finish import finish_plan
 from solvers.planning.kept_search import KeptSearch
-from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.tables import Tables
 
 EXACT = "exact"

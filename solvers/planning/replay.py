@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from solvers.planning.beside import has_language_models
+from solvers.planning.drafting.drafts import AskRivals, SearchDraft
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import finish_plan
 from solvers.planning.mixed import replay_mixed
@@ -17,7 +18,6 @@ from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, draft_proved, proofs
 from solvers.planning.replan.search import search
 from solvers.planning.rivals import finish_rival, least_rival, rivals_of
-from solvers.planning.search.drafts import AskRivals, SearchDraft
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.solve import OrdinarySearch
 from solvers.proof import SolverBug

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from solvers.planning.drafting.drafts import AskRivals, SeatedRival
 from solvers.planning.finish import explained, sound_bound
 from solvers.planning.parts import Division
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.planner_draft import AskOthers, RivalPlan
 from solvers.planning.problem import Problem
-from solvers.planning.search.drafts import AskRivals, SeatedRival
 
 SAME_SHARE = 1e-6  # of a cost: a plan that is cheaper by less is no better
 

@@ -14,6 +14,7 @@ from math import inf
 
 from solvers.planning import bound
 from solvers.planning.beside import has_language_models
+from solvers.planning.drafting.drafts import SearchDraft
 from solvers.planning.duals import Duals
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import about_bound, finish_plan
@@ -27,7 +28,6 @@ from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, EXACT, draft_proved, proofs
 from solvers.planning.replan.search import laid_over, search
 from solvers.planning.rivals import cheaper_rival, finish_rival, rivals_of
-from solvers.planning.search.drafts import SearchDraft
 from solvers.planning.search.realise import serves_all
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.solved import TEN_SECONDS

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from solvers.planning.drafting.drafts import SearchDraft, drafts, prepare
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.problem import GpuType, Instance, Limit, Node, Problem, Profile, ProfileKey, RunningState, Service
 from solvers.planning.replan.kernels import capacities
 from solvers.planning.replan.match import match_running
 from solvers.planning.replan.running_board import RunningBoard
-from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import tables
 

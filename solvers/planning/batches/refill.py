@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from itertools import islice
 
+from solvers.planning.drafting.drafts import prepare
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.replan.match import match_running
 from solvers.planning.replan.search import seat_all
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import prepare
 from solvers.planning.search.gather import gather
 from solvers.planning.search.limits import enforce_limits
 from solvers.planning.search.local_search import LocalSearch

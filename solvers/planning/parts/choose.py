@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
+from solvers.planning.drafting.drafts import SearchDraft, drafts, prepare
 from solvers.planning.judge import judge_services
 from solvers.planning.parts.divide import MOST_ZONES, Divider, divider
 from solvers.planning.parts.division import Division
@@ -13,7 +14,6 @@ from solvers.planning.parts.join import join_parts
 from solvers.planning.parts.mixes import cheapest_mixes
 from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Problem
-from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import Tables, tables

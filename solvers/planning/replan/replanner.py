@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from solvers.compiled import read_all
+from solvers.planning.drafting.drafts import LEVEL_SHARES, prepare
 from solvers.planning.fleet.grids import Floats
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Cost, Plan, Unserved
@@ -17,7 +18,6 @@ from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.replan.serving import serve
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import LEVEL_SHARES, prepare
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import Tables, tables

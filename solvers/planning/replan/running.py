@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
+from solvers.planning.drafting.drafts import prepare
 from solvers.planning.fleet.predictions import predict_again
 from solvers.planning.judge import judge_services
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, ServicePlan, Unserved, list_unserved
@@ -16,7 +17,6 @@ from solvers.planning.replan.match import match_running
 from solvers.planning.replan.replanner import price_services
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
-from solvers.planning.search.drafts import prepare
 from solvers.planning.search.promise import keep, timeouts
 from solvers.planning.search.tables import Tables
 

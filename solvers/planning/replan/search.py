@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from solvers.planning.drafting.drafts import NODE_PATIENCE_CYCLES, AskRivals, SearchDraft, drafts, prepare
 from solvers.planning.judge import judge_services
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, PlacedJob, RunningState
@@ -21,7 +22,6 @@ from solvers.planning.replan.running_board import running_board
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
 from solvers.planning.search.arrays import Home
-from solvers.planning.search.drafts import NODE_PATIENCE_CYCLES, AskRivals, SearchDraft, drafts, prepare
 from solvers.planning.search.gather import gather
 from solvers.planning.search.limits import enforce_limits
 from solvers.planning.search.local_search import PATIENCE_CYCLES, LocalSearch

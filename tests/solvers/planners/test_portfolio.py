@@ -9,12 +9,12 @@ import pytest
 
 from solvers.planners import portfolio
 from solvers.planners.portfolio import USUAL_MS, ask_others
+from solvers.planning.drafting.drafts import prepare
 from solvers.planning.judge import judge
 from solvers.planning.plan import OtherPlan, find_served_share
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft, RivalPlan
 from solvers.planning.problem import Knowledge, Problem, RunningState
 from solvers.planning.replay import replay_plan
-from solvers.planning.search.drafts import prepare
 from solvers.planning.search.promise import keep
 from solvers.planning.search.seating import seat_instances
 from solvers.planning.search.tables import tables

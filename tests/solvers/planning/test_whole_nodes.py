@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from benchmarks.families import family
 from solvers.planning import exact
+from solvers.planning.drafting.drafts import drafts, prepare
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem, RunningState
 from solvers.planning.replay import replay_plan
-from solvers.planning.search.drafts import drafts, prepare
 from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import tables

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from solvers.planning.drafting.drafts import drafts, prepare
 from solvers.planning.finish import finish_plan
 from solvers.planning.parts import divide_services
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from solvers.planning.search.drafts import drafts, prepare
 from solvers.planning.search.tables import tables
 
 

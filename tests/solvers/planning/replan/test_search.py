@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.altered import move_rates
 from benchmarks.families import family
+from solvers.planning.drafting.drafts import prepare
 from solvers.planning.finish import finish_services
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, ServicePlan, list_unserved
@@ -21,7 +22,6 @@ from solvers.planning.replan.match import match_running
 from solvers.planning.replan.running import repair_running
 from solvers.planning.replan.search import search, seat_all
 from solvers.planning.replay import replay_plan
-from solvers.planning.search.drafts import prepare
 from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import tables

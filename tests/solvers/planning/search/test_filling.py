@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.families import family
+from solvers.planning.drafting.drafts import drafts, prepare
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import drafts, prepare
 from solvers.planning.search.master import PatternMaster
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from benchmarks.families import family
+from solvers.planning.drafting.drafts import drafts, prepare
 from solvers.planning.fleet.grids import Floats
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Policy, Problem, Variant
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import drafts, prepare
 from solvers.planning.search.local_search import LocalSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.families import family
+from solvers.planning.drafting.drafts import prepare
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import prepare
 from solvers.planning.search.gather import fewest, gather
 from solvers.planning.search.local_search import LocalSearch
 from solvers.planning.search.node_search import NodeSearch

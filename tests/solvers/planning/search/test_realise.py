@@ -8,11 +8,11 @@ from itertools import takewhile
 import numpy as np
 import pytest
 
+from solvers.planning.drafting.drafts import drafts, prepare
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Limit, Policy
 from solvers.planning.search.capacity import best_rate
-from solvers.planning.search.drafts import drafts, prepare
 from solvers.planning.search.realise import PlacedInstances, instances, serves_all
 from solvers.planning.search.tables import tables
 from solvers.planning.search.workshop import workshop

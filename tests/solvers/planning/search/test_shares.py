@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.families import family
+from solvers.planning.drafting.drafts import drafts, prepare
 from solvers.planning.judge import judge
 from solvers.planning.problem import Node, Policy, Problem
-from solvers.planning.search.drafts import drafts, prepare
 from solvers.planning.search.realise import serves_all
 from solvers.planning.search.shares import MOST_CUTS, InstanceShares
 from solvers.planning.search.tables import tables

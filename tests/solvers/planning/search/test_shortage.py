@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from solvers.planning.drafting.drafts import prepare
 from solvers.planning.search import dive
-from solvers.planning.search.drafts import prepare
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.tables import tables
 from tests.solvers.planning.random_problems import random_problem

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from solvers.planning.drafting.drafts import drafts, prepare
+from solvers.planning.drafting.restricted import PatternChoice
 from solvers.planning.judge import judge
 from solvers.planning.replay import replay_plan
-from solvers.planning.search.drafts import drafts, prepare
-from solvers.planning.search.restricted import PatternChoice
 from solvers.planning.search.tables import tables
 from tests.solvers.planning.random_problems import random_problem
 from tests.solvers.planning.search.test_local_search import filled, two_on_one_gpu

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solvers.planning.drafting.restricted import PatternChoice, may_choose
 from solvers.planning.fleet.grids import Floats
 from solvers.planning.planner_draft import RivalPlan
 from solvers.planning.problem import Instance
@@ -20,7 +21,6 @@ from solvers.planning.search.master import ResourcePrices
 from solvers.planning.search.node_search import NodeSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, placed_instances, prune
-from solvers.planning.search.restricted import PatternChoice, may_choose
 from solvers.planning.search.seating import seat_instances
 from solvers.planning.search.shares import InstanceShares
 from solvers.planning.search.tables import Tables

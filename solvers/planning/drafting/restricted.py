@@ -13,8 +13,8 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
+from solvers.planning.drafting.met import met_columns
 from solvers.planning.fleet.grids import Floats
-from solvers.planning.search.met import met_columns
 from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop
 
