@@ -14,7 +14,7 @@ LEAST_PRICE_SHARE = 1e-6  # of the highest: a resident whose rate has no price s
 def met_columns(shop: Workshop, work: int) -> list[PatternColumn]:
     """Returns a column for each pool that may have a pattern met in so much work; leaves the board empty.
 
-    The bound leaves out the memory of batches, so each pattern is settled anew within what its GPU has.
+    The bound leaves out the memory of batches, so each pattern is settled again within what its GPU has.
     """
     met: bound.MetPatterns = {}
     price = np.zeros(len(shop.t.services))
