@@ -78,7 +78,7 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
     progress, local_search = _Progress(shop, InstanceShares(shop)), LocalSearch(shop, seed)
     progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
     stages = ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS))
-    for step, rounds in stages if progress.choice is None else stages[::2]:  # the bound's patterns are finer still
+    for step, rounds in stages if progress.choice is None else stages[:2]:  # patterns of the bound are finer still
         progress.widen()
         if progress.is_served and course.dear == dive.TRUE_FACTOR:
             course.dear = dive.DEAR_FACTOR  # the fleet is large enough
