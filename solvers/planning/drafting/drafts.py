@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solvers.planning.drafting.met import met_columns
 from solvers.planning.drafting.restricted import PatternChoice, may_choose
 from solvers.planning.fleet.grids import Floats
 from solvers.planning.planner_draft import RivalPlan
@@ -30,9 +31,12 @@ COARSE_SM_PERCENT, FINE_SM_PERCENT = 10, 4  # step widths
 LEVEL_SHARES = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual residents
 FIRST_ROUNDS = 3  # of the LP, for a quick first plan
 ROUNDS = 8
-MET_STEPS = 200  # of work, the bound's patterns: about the time of so many of the local search
-CHOICE_STEPS = 200  # of work, a choice among patterns
-CHOICE_SEARCH_STEPS = 200  # of work, a local search where there is a choice: it finds more than long ones
+MOST_MET_GPUS = 2_000  # of a fleet: in a larger one, the bound's prices take too long to settle
+MET_WORK_PER_SERVICE = 10_000  # of the bound, about ten milliseconds
+FEW_SERVICES = 100  # fewer are given as much work
+MET_WORK_PER_STEP = 8_000  # of the bound, about the time of a step of the local search
+CHOICE_STEPS = 200  # of work, a choice among patterns: about the time of so many of the local search
+SHORT_SEARCH_STEPS = 200  # of work
 NODE_PATIENCE_CYCLES = 1  # of the local search, where nodes are billed whole: it sees GPUs alone
 
 
@@ -77,11 +81,12 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
     course = dive.Dive(rate, extra)
     progress, local_search = _Progress(shop, InstanceShares(shop)), LocalSearch(shop, seed)
     progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
-    stages = ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS))
-    for step, rounds in stages if progress.choice is None else stages[:2]:  # patterns of the bound are finer still
+    for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
         progress.widen()
         if progress.is_served and course.dear == dive.TRUE_FACTOR:
             course.dear = dive.DEAR_FACTOR  # the fleet is large enough
+        if step == FINE_SM_PERCENT and may_meet(t):
+            yield from _meet(progress, course)
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
         if prices is None:
@@ -105,11 +110,8 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
                 yield from _ask(progress, ask_rivals)
         else:  # after the first, better prices gain more than a local search at these
             progress.begin_ahead()
-            yield from _search(progress, local_search, start, "local search")
-    if progress.choice is not None:
-        progress.work += MET_STEPS
-        yield progress.nothing()  # a caller whose steps end here is spared them
-        progress.choice.meet()
+            is_short = step == COARSE_SM_PERCENT and may_meet(t)  # the patterns to come find more
+            yield from _search(progress, local_search, start, "local search", is_short=is_short)
     yield from _choose(progress, local_search, start)
     yield from _dive_again(progress, local_search, course, start, np.random.default_rng(seed))
 
@@ -252,6 +254,22 @@ def _dive_again(
         yield from _choose(progress, local_search, start)
 
 
+def _meet(progress: _Progress, course: dive.Dive) -> Iterator[SearchDraft]:
+    """Gives the LP, and the choice if there is one, the patterns that the search for the bound meets."""
+    work = MET_WORK_PER_SERVICE * max(len(progress.shop.t.services), FEW_SERVICES)
+    progress.work += work // MET_WORK_PER_STEP
+    yield progress.nothing()  # a caller whose steps end here is spared them
+    columns = met_columns(progress.shop, work)
+    course.columns.update((column.key, column) for column in columns)
+    if progress.choice is not None:
+        progress.choice.note(columns)
+
+
+def may_meet(t: Tables) -> bool:
+    """Tells whether the bound's patterns are worth their time: the fleet is not too large, and all is known to them."""
+    return sum(len(pool.gpus) for pool in t.pools) <= MOST_MET_GPUS and t.problem.policy.power_budget_w is None
+
+
 def _choose(progress: _Progress, local_search: LocalSearch, start: _DiveStart) -> Iterator[SearchDraft]:
     """Chooses among all patterns found so far, at first as if no plan were known, and searches around each choice."""
     shop, choice = progress.shop, progress.choice
@@ -277,9 +295,12 @@ def _choose(progress: _Progress, local_search: LocalSearch, start: _DiveStart) -
             yield from _search(progress, local_search, around, "local search around a choice of patterns")
 
 
-def _search(progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str) -> Iterator[SearchDraft]:
+def _search(
+    progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str, *, is_short: bool = False
+) -> Iterator[SearchDraft]:
+    """Searches around the board; briefly where there is a choice: several short searches find more than a long one."""
     has_nodes = bool(len(progress.shop.nodes.gpus))
-    most = progress.work + CHOICE_SEARCH_STEPS if progress.choice is not None else np.inf
+    most = progress.work + SHORT_SEARCH_STEPS if is_short or progress.choice is not None else np.inf
     for is_plan in local_search.cycles(start.rate, start.extra, NODE_PATIENCE_CYCLES if has_nodes else PATIENCE_CYCLES):
         if progress.work >= most:
             break

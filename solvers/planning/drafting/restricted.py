@@ -13,13 +13,11 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from solvers.planning.drafting.met import met_columns
 from solvers.planning.fleet.grids import Floats
 from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop
 
 MOST_GPUS = 200  # of a fleet: in a larger one, local search finds more in the same time
-MET_WORK = 1_000_000  # of the bound, about a second
 FILLED_GPUS = 6_000  # in all fillings at the prices of one LP
 SHAKES = (0.05, 0.15, 0.3, 0.5)  # of the logarithms of prices
 STEPS_SM_PERCENT = (10, 4, 2)
@@ -58,10 +56,6 @@ class PatternChoice:
         self.shop, self._seed, self._rounds = shop, seed, 0
         self._columns: dict[ColumnKey, PatternColumn] = {}
         self._lasting = np.flatnonzero(shop.t.min_instances > 1)
-
-    def meet(self) -> None:
-        """Keeps the patterns that the search for the bound meets; leaves the board empty."""
-        self.note(met_columns(self.shop, MET_WORK))
 
     def note(self, columns: Sequence[PatternColumn]) -> None:
         """Keeps these patterns to choose from."""
