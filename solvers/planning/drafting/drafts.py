@@ -36,7 +36,8 @@ MET_WORK_PER_SERVICE = 10_000  # of the bound, about ten milliseconds
 FEW_SERVICES = 100  # fewer are given as much work
 MET_WORK_PER_STEP = 8_000  # of the bound, about the time of a step of the local search
 CHOICE_STEPS = 200  # of work, a choice among patterns: about the time of so many of the local search
-SHORT_SEARCH_STEPS = 200  # of work
+FIRST_SEARCH_STEPS = 100  # of work, where the bound's patterns come next: they find more
+SHORT_SEARCH_STEPS = 200  # of work, where there is a choice: several short searches find more than a long one
 NODE_PATIENCE_CYCLES = 1  # of the local search, where nodes are billed whole: it sees GPUs alone
 
 
@@ -81,12 +82,13 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
     course = dive.Dive(rate, extra)
     progress, local_search = _Progress(shop, InstanceShares(shop)), LocalSearch(shop, seed)
     progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
-    for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
+    stages = ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS))
+    for step, rounds in stages if progress.choice is None else stages[:2]:
         progress.widen()
         if progress.is_served and course.dear == dive.TRUE_FACTOR:
             course.dear = dive.DEAR_FACTOR  # the fleet is large enough
         if step == FINE_SM_PERCENT and may_meet(t):
-            yield from _meet(progress, course)
+            course.columns.update((column.key, column) for column in (yield from _meet(progress)))
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
         if prices is None:
@@ -110,8 +112,10 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
                 yield from _ask(progress, ask_rivals)
         else:  # after the first, better prices gain more than a local search at these
             progress.begin_ahead()
-            is_short = step == COARSE_SM_PERCENT and may_meet(t)  # the patterns to come find more
-            yield from _search(progress, local_search, start, "local search", is_short=is_short)
+            is_first = step == COARSE_SM_PERCENT and may_meet(t)
+            yield from _search(progress, local_search, start, "local search", FIRST_SEARCH_STEPS if is_first else None)
+    if progress.choice is not None:
+        progress.choice.note((yield from _meet(progress)))
     yield from _choose(progress, local_search, start)
     yield from _dive_again(progress, local_search, course, start, np.random.default_rng(seed))
 
@@ -254,15 +258,12 @@ def _dive_again(
         yield from _choose(progress, local_search, start)
 
 
-def _meet(progress: _Progress, course: dive.Dive) -> Iterator[SearchDraft]:
-    """Gives the LP, and the choice if there is one, the patterns that the search for the bound meets."""
+def _meet(progress: _Progress) -> Generator[SearchDraft, None, list[PatternColumn]]:
+    """Returns the patterns that the search for the bound meets, for the LP or for the choice."""
     work = MET_WORK_PER_SERVICE * max(len(progress.shop.t.services), FEW_SERVICES)
     progress.work += work // MET_WORK_PER_STEP
     yield progress.nothing()  # a caller whose steps end here is spared them
-    columns = met_columns(progress.shop, work)
-    course.columns.update((column.key, column) for column in columns)
-    if progress.choice is not None:
-        progress.choice.note(columns)
+    return met_columns(progress.shop, work)
 
 
 def may_meet(t: Tables) -> bool:
@@ -296,11 +297,13 @@ def _choose(progress: _Progress, local_search: LocalSearch, start: _DiveStart) -
 
 
 def _search(
-    progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str, *, is_short: bool = False
+    progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str, steps: int | None = None
 ) -> Iterator[SearchDraft]:
-    """Searches around the board; briefly where there is a choice: several short searches find more than a long one."""
+    """Searches around the board, in so many steps or until nothing more is found."""
     has_nodes = bool(len(progress.shop.nodes.gpus))
-    most = progress.work + SHORT_SEARCH_STEPS if is_short or progress.choice is not None else np.inf
+    if steps is None and progress.choice is not None:
+        steps = SHORT_SEARCH_STEPS
+    most = np.inf if steps is None else progress.work + steps
     for is_plan in local_search.cycles(start.rate, start.extra, NODE_PATIENCE_CYCLES if has_nodes else PATIENCE_CYCLES):
         if progress.work >= most:
             break

@@ -55,7 +55,7 @@ def test_a_fresh_choice_among_the_bounds_patterns_serves_everything_at_no_more_t
     shop = prepare(tables(family("A", 16, 8, 0)))
     dearest = [column for column in met_columns(shop, WORK) if len(column.offers) == 1]
     choice = PatternChoice(shop, 0)
-    choice.meet()
+    choice.note(met_columns(shop, WORK))
 
     fresh = choice.choose(dearest, sum(column.cost for column in dearest), is_fresh=True)
 
