@@ -103,7 +103,7 @@ def profiles_of(file: str, service: Manifest) -> list[Any]:
 
 
 def test_there_is_a_quickstart_the_fleet_of_up_and_a_file_a_paper() -> None:
-    others = {"quickstart.yaml", "fleet.yaml", "llm.yaml", "language-models.yaml", "rag.yaml", "several-gpus.yaml"}
+    others = {"quickstart.yaml", "fleet.yaml", "llm.yaml", "language-models.yaml", "rag.yaml", SEVERAL, "two-gpus.yaml"}
     assert set(FILES) == {*others, *TESTBEDS}
 
 
