@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import logging
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from cli import exits
@@ -49,12 +49,7 @@ def run_until_ended(settings: Settings, make: Callable[[Settings], LeadingProces
     """Makes the process once the database answers, and ends it on SIGINT or SIGTERM."""
     write_logs(settings)
     ended = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+    set_at_signals(ended)
     if not _wait_for_database(settings, ended):
         return exits.OK
     process = make(settings)
@@ -62,6 +57,12 @@ def run_until_ended(settings: Settings, make: Callable[[Settings], LeadingProces
     ended.wait()
     process.stop()
     return exits.OK
+
+
+def set_at_signals(ended: threading.Event) -> None:
+    """Sets the event on SIGINT or SIGTERM: in a thread of its own, as this one may hold the lock that setting takes."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: _thread.start_new_thread(ended.set, ()))
 
 
 def _wait_for_database(settings: Settings, ended: threading.Event) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import signal
@@ -60,7 +61,8 @@ def run_agent(options: AgentOptions, metrics: str) -> None:
         raise CannotRun(f"{error}; run `gpuwright agent doctor` to see what this machine lacks") from error
     agent = Agent(folder, credential, node, memory)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop())
+        # In a thread of its own: this one may hold a lock that stopping takes.
+        signal.signal(number, lambda *_: _thread.start_new_thread(agent.stop, ()))
     local = LocalServer(options.folder, _answers(agent, node, credential))
     if metrics:
         _serve_metrics(metrics, agent, node, credential)  # before anything is changed, as the address may be refused

@@ -6,6 +6,7 @@ codes: 0 all lines are answered; 2 the requests are not what was declared; 1 and
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import os
 import queue
@@ -99,7 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--url {fault}")
     stops = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stops.set())
+        # In a thread of its own: this one may hold the lock that setting takes.
+        signal.signal(number, lambda *_: _thread.start_new_thread(stops.set, ()))
     try:
         count, fingerprint = survey(args.requests)
         if args.count and count != args.count:

@@ -18,7 +18,7 @@ from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop
 
 MOST_GPUS = 200  # of a fleet: in a larger one, local search finds more in the same time
-FILLED_GPUS = 6_000  # in all fillings at the prices of one LP
+FILLINGS, FILLED_GPUS = 600, 6_000  # at the prices of one LP, at most: so many fillings, and GPUs in all of them
 SHAKES = (0.05, 0.15, 0.3, 0.5)  # of the logarithms of prices
 STEPS_SM_PERCENT = (10, 4, 2)
 SHARE_STEPS_SM_PERCENT = (4, 1, 1)  # where shares are priced, each per cent is paid
@@ -72,7 +72,7 @@ class PatternChoice:
         floor = float(prices.rate[prices.rate > 0].min(initial=np.inf))
         rate = np.where(prices.rate > 0, prices.rate, floor if floor < np.inf else 1.0)
         number, filled = 0, 0
-        while filled < FILLED_GPUS:
+        while number < FILLINGS and filled < FILLED_GPUS:
             shop.clear_all()
             shop.look_at(steps[number % len(steps)])
             shop.pools.extra[:] = prices.extra * 1.5 * rng.random()
@@ -80,7 +80,7 @@ class PatternChoice:
             part = np.where(rng.random(len(rate)) < 0.5, 1.0, rng.random(len(rate)))
             used = shop.fill(shaken, shop.t.rate * part)
             self.note(shop.columns(used))
-            number, filled = number + 1, filled + max(len(used), 1)
+            number, filled = number + 1, filled + len(used)
         shop.clear_all()
         shop.pools.extra[:] = before
 

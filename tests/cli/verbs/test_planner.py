@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.store.database import schema
+from cli.leading import set_at_signals
 from tests.support.forked import ROOT, Forked
 from tests.support.patience import patience, until
 
@@ -58,6 +60,18 @@ def test_a_planner_ended_while_it_waits_ends_well_and_logs_no_password(tmp_path:
         assert process.wait(patience()) == 0
     assert "canary-password" not in log.read_text()
     assert "refused" in log.read_text(), "the cause is told"
+
+
+def test_a_signal_ends_a_wait_that_holds_its_own_lock_just_then() -> None:
+    ended, before = threading.Event(), {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        set_at_signals(ended)
+        with vars(ended)["_cond"]:  # as a wait does when it begins and when it ends
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert ended.wait(patience())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_a_database_without_migrations_is_refused_with_the_command(empty_database_url: str, tmp_path: Path) -> None:
