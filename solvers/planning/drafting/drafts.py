@@ -37,6 +37,7 @@ FEW_SERVICES = 100  # fewer are given as much work
 MET_WORK_PER_STEP = 8_000  # of the bound, about the time of a step of the local search
 CHOICE_STEPS = 200  # of work, a choice among patterns: about the time of so many of the local search
 FIRST_SEARCH_STEPS = 100  # of work, where the bound's patterns come next: they find more
+CHOSEN_SEARCH_STEPS = 450  # of work, before a choice among them: of fleets whose GPUs are all used, it finds less
 SHORT_SEARCH_STEPS = 200  # of work, where there is a choice: several short searches find more than a long one
 NODE_PATIENCE_CYCLES = 1  # of the local search, where nodes are billed whole: it sees GPUs alone
 
@@ -112,8 +113,9 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
                 yield from _ask(progress, ask_rivals)
         else:  # after the first, better prices gain more than a local search at these
             progress.begin_ahead()
+            steps = CHOSEN_SEARCH_STEPS if progress.choice is not None else FIRST_SEARCH_STEPS
             is_first = step == COARSE_SM_PERCENT and may_meet(t)
-            yield from _search(progress, local_search, start, "local search", FIRST_SEARCH_STEPS if is_first else None)
+            yield from _search(progress, local_search, start, "local search", steps if is_first else None)
     if progress.choice is not None:
         progress.choice.note((yield from _meet(progress)))
     yield from _choose(progress, local_search, start)
