@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from solvers.forecast.samples import Sample
 
-RISK = 0.05  # share of hours, where nobody says another
+RISK = 0.05  # share of hours, where a manifest says none
 STEP_SHARE = 0.01  # the theorem's gamma: by this times (risk - missed) the level moves each hour
 MOST_MARGIN = 0.5  # a share; loads that rise further are left to the fast lane
 HALF_LIFE_HOURS = 24.0  # in which a past hour comes to count half

@@ -92,7 +92,7 @@ def find_plan(
     bound, note = sound_bound(found.bound, verdict.cost.total)
     spent = time.monotonic() - began
     certificate = Certificate(verdict.cost, bound, f"{planner}: {method}{note}{found.proof}", work.work, spent)
-    certificate = certificate.with_programme(found.programme)
+    certificate = certificate.add_programme(found.programme)
     return PlannerAnswer(replace(plan, certificate=certificate), {planner: draft.knowledge}, found.duals)
 
 

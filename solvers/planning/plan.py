@@ -109,7 +109,7 @@ class Certificate:
             return None
         return max(0.0, self.cost.total - self.bound) / (self.bound - self.cost.unserved)
 
-    def with_programme(self, programme: float | None) -> Certificate:
+    def add_programme(self, programme: float | None) -> Certificate:
         """Returns the certificate with what the programme behind its bound costs, unless the plan costs less.
 
         A bound that is raised to the next possible cost may exceed its programme: then nothing of the gap is its own.

@@ -182,7 +182,7 @@ def find(
     if (rival := cheaper_rival(problem, plan, best.rivals or ())) is not None:
         plan, work, is_exact = finish_rival(problem, rival, best.bound, notes + best.proof), best.rivals_work, False
     assert plan.certificate
-    certificate = plan.certificate.with_programme(best.programme)
+    certificate = plan.certificate.add_programme(best.programme)
     seconds, about = time.monotonic() - began, tuple(each.about for each in best.rivals or ())
     plan = replace(plan, certificate=replace(certificate, work=work, seconds=seconds, others=about))
     return SolvedPlan(plan, work, is_exact, is_cut, best.kept_duals, best.kept)

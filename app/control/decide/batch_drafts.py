@@ -149,4 +149,4 @@ def take_bound(plan: Plan, searched: Plan | None) -> Plan:
     certificate = replace(
         own, bound=known.bound, bound_age_seconds=known.bound_age_seconds, no_bound_reason=known.no_bound_reason
     )
-    return replace(plan, certificate=certificate.with_programme(known.programme))
+    return replace(plan, certificate=certificate.add_programme(known.programme))

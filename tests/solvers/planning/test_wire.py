@@ -86,7 +86,7 @@ def test_a_plan_goes_out_in_the_contracts_words() -> None:
 def test_a_gap_is_divided_where_its_programme_is_known(
     bound: float | None, programme: float | None, kept: float | None, said: str
 ) -> None:
-    found = Certificate(Cost(6.0, 100.0), bound, "by hand", 0, 0.0).with_programme(programme)
+    found = Certificate(Cost(6.0, 100.0), bound, "by hand", 0, 0.0).add_programme(programme)
     assert found.programme == kept
     assert spell_gap(found.cost.total, found.bound, found.programme) == said
 
