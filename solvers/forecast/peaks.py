@@ -31,6 +31,16 @@ class Forecast:
     noise: float = 0.0  # as a share
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The rate that a load of late needs, in parts."""
+
+    arriving: float  # the mean of the last minute
+    peak: float  # the highest minute, as it counts
+    headroom: float  # share by which a plan exceeds the peak
+    trend: float  # the rate's gain until the plan is replaced
+
+
 def expect(
     samples: Sequence[Sample],
     declared: float,
@@ -104,6 +114,19 @@ def expect_most(samples: Sequence[Sample], ahead_seconds: float, settings: Forec
     calm = lower_lone_leaps(known, settings.leap, settings.witness_seconds)
     need = _need(calm, calm[-1].at, settings.recall_seconds, 0.0, settings)
     return need + _trend(calm, noise_share(known, settings), ahead_seconds, settings)
+
+
+def split_need(samples: Sequence[Sample], recall: float, ahead_seconds: float) -> Need:
+    """Returns the parts of what a plan with this memory of swings is made of; there is at least one sample."""
+    known, settings = usable(samples), DEFAULT
+    calm = lower_lone_leaps(known, settings.leap, settings.witness_seconds)
+    share = _headroom(calm, settings)
+    return Need(
+        arriving=mean_rate(select_since(calm, calm[-1].at - settings.smooth_seconds)),
+        peak=_need(calm, calm[-1].at, recall, 0.0, settings) / (1 + share),
+        headroom=share,
+        trend=_trend(calm, noise_share(known, settings), ahead_seconds, settings),
+    )
 
 
 def _confident(

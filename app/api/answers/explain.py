@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
 from fastapi import Path, Query
@@ -34,6 +35,8 @@ from app.control.domain.specs import quantile_of
 from app.control.solve.aside import Aside
 from app.manifests.model import Free, Key, Kind
 from app.problem import HttpProblem
+from app.store.database import clock
+from app.store.fleet import load_points
 from app.store.plans import corrections, plan_reads
 from app.store.plans.corrections import CorrectionRow
 from app.store.plans.plan_reads import CycleWire, PlanHeadRow
@@ -47,6 +50,7 @@ from solvers.planning.wire import PlanUnservedWire
 router = TypedRouter(prefix="/api/v1/explain", tags=["explain"])
 
 SECONDS = 20.0
+LOADS_WITHIN, LOADS_STEP = timedelta(minutes=30), timedelta(seconds=10)
 CYCLES = 50
 OF_THE_FLEET = ("alternatives", "lately", "runnerUp", "shapes", "unfit", "why")
 Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Explain this plan; by default the one in force")]
@@ -229,10 +233,18 @@ def _explain(ctx: Context, who: Principal, what: Literal["service", "instance", 
     """Returns the explanation that the question has by its kind."""
 
     def order() -> Aside[Any]:
+        from app.control.answer.explain.headroom import RecentLoads
         from app.control.answer.explain.question import Explain
 
-        snapshot, plan = ctx.database.read(lambda connection: questions.read_recorded(connection, of))
-        return Explain(snapshot, plan, what, name)
+        def read(connection: Connection) -> Explain:
+            snapshot, plan = questions.read_recorded(connection, of)
+            if what != "service" or of:
+                return Explain(snapshot, plan, what, name)
+            at, (tenant, _, short) = clock.moment(connection), name.partition("/")
+            points = load_points.read_service_points(connection, tenant, short, at - LOADS_WITHIN, at, LOADS_STEP)
+            return Explain(snapshot, plan, what, name, RecentLoads(at, LOADS_STEP.total_seconds(), points))
+
+        return ctx.database.read(read)
 
     explanation = questions.ask(ctx, who, call_solvers(order), SECONDS)
     if "missing" in explanation:

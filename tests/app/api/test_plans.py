@@ -133,6 +133,13 @@ def test_a_service_and_its_instances_say_why(fleet: Planned) -> None:
         assert part in text
     instance = said["instances"][0]["id"]
     assert ask(fleet, f"/api/v1/explain/instances/{instance}")["instance"]["id"] == instance
+    headroom = said["headroom"]
+    above = headroom["plannedPerSecond"] - headroom["arrivingPerSecond"]
+    assert sum(part["ratePerSecond"] for part in headroom["parts"]) == pytest.approx(max(0.0, above))
+    assert headroom["keptBy"] == "load"
+    assert "the load that arrives needs it" in text
+    generation = ask(fleet, "/api/v1/plans/current")["generation"]
+    assert ask(fleet, f"/api/v1/explain/services/shop/a?plan={generation}")["headroom"] is None
     unserved = ask(fleet, "/api/v1/explain/services/lab/x")["unserved"]
     assert unserved["reason"]
     assert unserved["relaxation"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from app.control.answer.explain.alternatives import Alternative
+from app.control.answer.explain.headroom import RecentLoads, describe_headroom, why_headroom, write_headroom
 from app.control.answer.explain.instance import InstanceWhy, describe_alternative, describe_instance, why_instance
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.plan_lines import add_predictions, drop_left_out
@@ -51,6 +52,7 @@ class Explain(Aside[Any]):
     plan: Plan
     what: Literal["service", "instance", "job", "profiling", "unserved"]
     name: str
+    recent: RecentLoads | None = None  # of the service, if the plan is in force
 
     def answered(self) -> Any:
         """Returns the explanation that `what` has; `missing` says what the plan does not have."""
@@ -63,7 +65,7 @@ class Explain(Aside[Any]):
         if self.what == "job":
             return _job(question, plan, self.name, self.snapshot)
         if self.what == "service":
-            return _service(question, plan, self.name, self.snapshot)
+            return _service(question, plan, self.name, self.snapshot, self.recent)
         found = next((instance for instance in plan.instances if instance.id == self.name), None)
         if found is None:
             return {"missing": f"the plan has no instance {self.name}"}
@@ -78,7 +80,9 @@ def _reasons(question: Question, plan: Plan) -> dict[str, UnservedWhyWire]:
     return {line.service: {"reason": line.reason, "relaxation": line.relaxation} for line in found}
 
 
-def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> ExplainedServiceWire | Missing:
+def _service(
+    question: Question, plan: Plan, name: str, snapshot: Snapshot, recent: RecentLoads | None
+) -> ExplainedServiceWire | Missing:
     if name not in question.problem.services:
         pinned = [instance.id for _, instance in question.pinned if instance.service and instance.owner == name]
         late = f"{name} was declared after this plan was made; the next cycle plans for it"
@@ -94,6 +98,10 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> E
     declared = read_declared_lengths(snapshot.declared).get(name)
     if declared and (lengths := spell_lengths(question.problem.services[name], declared)):
         sentences.insert(1, lengths)
+    served = sum(instance.rate_per_second for instance in why.instances)
+    headroom = why_headroom(snapshot, name, recent, why.cost_per_hour / served if served else 0.0) if recent else None
+    if headroom:
+        sentences[1:1] = describe_headroom(headroom)
     if expected and expected.risk:
         sentences.insert(1, _describe_margin(expected))
     if expected and expected.reason:
@@ -113,6 +121,7 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> E
         if why.missing
         else None,
         "shapes": [_instance(shape) for shape in why.shapes],
+        "headroom": write_headroom(headroom) if headroom else None,
         "uncertainty": {
             "couldSavePerHour": uncertain.could_save_per_hour,
             "worthProfiling": uncertain.is_worth_profiling,

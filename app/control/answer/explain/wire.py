@@ -6,6 +6,7 @@ from typing import NotRequired, TypedDict
 
 from app.control.answer.explain.plan import HeldBackChangeWire
 from app.wire import MomentText
+from solvers.forecast.headroom import Keeper, Part
 from solvers.planning.wire import HeldGpusWire, PredictedTimesWire
 
 
@@ -143,6 +144,26 @@ class Missing(TypedDict):
     missing: str
 
 
+class HeadroomPartWire(TypedDict):
+    """A part of what is planned above the load, and what it costs in proportion."""
+
+    part: Part
+    ratePerSecond: float
+    costPerHour: float
+
+
+class HeadroomWire(TypedDict):
+    """What is planned above the load that arrives, the rule that keeps it, and when it falls at the earliest."""
+
+    arrivingPerSecond: float
+    plannedPerSecond: float
+    peakPerSecond: float
+    costPerHour: float
+    parts: list[HeadroomPartWire]
+    keptBy: Keeper
+    fallsAt: MomentText | None
+
+
 class ExplainedServiceWire(TypedDict):
     """Why a service has what it has, or lacks what it lacks, by the plan alone."""
 
@@ -153,6 +174,7 @@ class ExplainedServiceWire(TypedDict):
     instances: list[ExplainedInstanceWire]
     unserved: UnservedReasonWire | None
     uncertainty: ProfileUncertaintyWire
+    headroom: NotRequired[HeadroomWire | None]
     shapes: NotRequired[list[ExplainedShapeWire]]
 
 
