@@ -15,6 +15,7 @@ from app.api.replies import Reply, TypedRouter
 from app.api.requests import Body, By, DryRun, answer, context, write_once
 from app.manifests.attainable import SLO_ATTAINABLE
 from app.manifests.diff import diff
+from app.manifests.drafts import describe_draft
 from app.manifests.model import STORED, Free, Kind
 from app.manifests.shipped_templates import find_unfit
 from app.store.world.objects import StoredObject
@@ -127,6 +128,8 @@ def _warnings(connection: Connection, decision: ObjectDecision) -> list[str]:
         return []
     unfit = list(find_unfit(decision.object.spec)) if decision.key.kind is Kind.MODEL else []
     unfit += find_not_startable(connection, decision.object)
+    if decision.key.kind is Kind.PROFILE and (words := describe_draft(decision.object.spec)):
+        unfit.append(words)
     if unfit:
         return [f"{decision.key}: {why}" for why in unfit]
     return [

@@ -52,15 +52,16 @@ def predict_profiles(manifests: Sequence[Manifest], *, only_again: bool = False)
     found = learn_factors(samples, PAIR)
     if found.errors is None:
         return None
+    error = exp(found.errors[0]) - 1
     made = [
-        _again(found, predicted[pair], gpu_types, len(measured))
+        _again(found, predicted[pair], gpu_types, len(measured), error)
         if pair in predicted
-        else _profile(found, _other(measured, model, variant), gpu_types, gpu_type, len(measured))
+        else _profile(found, _other(measured, model, variant), gpu_types, gpu_type, len(measured), error)
         for model, variant in sorted({key[:2] for key in measured})
         for gpu_type in sorted(gpu_types)
         if (pair := (model, variant, gpu_type)) not in measured and (pair in predicted or not only_again)
     ]
-    return PredictedProfiles(made, len(measured), exp(found.errors[0]) - 1)
+    return PredictedProfiles(made, len(measured), error)
 
 
 def _pair(spec: WrittenSpec) -> tuple[str, str, str]:
@@ -110,9 +111,12 @@ def _profile(
     gpu_types: Mapping[str, Mapping[str, object]],
     gpu_type: str,
     pairs: int,
+    error: float,
 ) -> dict[str, object]:
     known = {name: _mark_learned(value) for name, value in spec.items()}
-    made = {**known, "gpuType": gpu_type, "latencyMs": _latencies(found, spec, gpu_types, gpu_type, pairs)}
+    latencies = _latencies(found, spec, gpu_types, gpu_type, pairs)
+    made = {**known, "gpuType": gpu_type, "latencyMs": latencies, "leftOutError": _round(error)}
+    made.pop("errorGoal", None)  # of the measurement on the other GPU type
     if "powerW" in spec:
         made["powerW"] = _watts(spec["powerW"], gpu_types[spec["gpuType"]], gpu_types[gpu_type])
     return _manifest({"name": profile_name(spec["model"], spec["variant"], gpu_type)}, made)
@@ -126,13 +130,17 @@ def _mark_learned(value: Any) -> Any:
 
 
 def _again(
-    found: LearnedFactors, stored: Manifest, gpu_types: Mapping[str, Mapping[str, object]], pairs: int
+    found: LearnedFactors,
+    stored: Manifest,
+    gpu_types: Mapping[str, Mapping[str, object]],
+    pairs: int,
+    error: float,
 ) -> dict[str, object]:
     """Returns a Profile that was predicted before, with new latencies at its own batches and shares."""
     spec: WrittenSpec = stored.spec
     latencies = _latencies(found, spec, gpu_types, spec["gpuType"], pairs)
     labels = {"labels": stored.labels} if stored.labels else {}
-    return _manifest({"name": stored.name, **labels}, {**spec, "latencyMs": latencies})
+    return _manifest({"name": stored.name, **labels}, {**spec, "latencyMs": latencies, "leftOutError": _round(error)})
 
 
 def _latencies(
@@ -150,10 +158,14 @@ def _latencies(
         for percent in sorted(table, key=int):
             expected = found.learner.predict(_sample(spec, gpu_types, gpu_type, int(batch), int(percent)))[0]
             least = min(least, exp(expected))
-            mean, q90 = (float(f"{value:.{DIGITS}g}") for value in (least, least * above))
+            mean, q90 = _round(least), _round(least * above)
             row[str(percent)] = {"mean": mean, "q90": q90, "n": pairs, "source": "learned"}
         latencies[str(batch)] = row
     return latencies
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
 
 
 def _manifest(metadata: Mapping[str, object], spec: Mapping[str, object]) -> dict[str, object]:
@@ -164,7 +176,5 @@ def _watts(power_w: Any, here: WrittenSpec, there: WrittenSpec) -> Any:
     """Returns the watts as the same share of what the other GPU type may draw above idle."""
     share = (there["maxW"] - there["idleW"]) / max(1e-9, here["maxW"] - here["idleW"])
     if isinstance(power_w, Mapping) and not is_uncertain(power_w):
-        return {
-            percent: float(f"{share * value_at(value, MEAN_QUANTILE):.{DIGITS}g}") for percent, value in power_w.items()
-        }
-    return float(f"{share * value_at(power_w, MEAN_QUANTILE):.{DIGITS}g}")
+        return {percent: _round(share * value_at(value, MEAN_QUANTILE)) for percent, value in power_w.items()}
+    return _round(share * value_at(power_w, MEAN_QUANTILE))

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import accumulate
-from statistics import NormalDist, fmean
+from statistics import fmean
 
 import numpy as np
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.choosing import measurement_of
+from app.manifests.drafts import ERROR_GOAL, Q90_DEVIATIONS, find_q90_factor
 from app.manifests.model import API_VERSION, Free, WrittenSpec
 from solvers.curves import LatencyCurve, clock_exponent, fit, table
 
 LEAST_MEMORY_GIB = 0.1  # of a copy whose device reports none: an empty CUDA context takes more
 DIGITS = 5
 FEWEST_OF_CURVE = 2
-Q90_DEVIATIONS = NormalDist().inv_cdf(0.9)
 MOST_EXPONENT = 10.0  # that a Profile may have
 # What a campaign does not measure is kept from the Profile that is declared already.
 KEPT = ("pressure", "sensitivity", "cpuCores", "hostMemoryGib", "clockExponent", "powerExponent")
@@ -80,6 +80,7 @@ class ProfileSubject:
     highest_clock_mhz: int
     name: str = ""  # of the declared Profile
     declared: WrittenSpec | None = None  # its spec
+    error_goal: float = ERROR_GOAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ def profile_of(
     """Returns the Profile of one or more measurements, chosen among `settings`.
 
     Its table has the curve at all batches and shares of the settings between those that were measured: readers
-    interpolate on straight lines, which lie above the curve.
+    interpolate on straight lines, which lie above the curve. The spread of a draft is that of its left-out errors,
+    where these are larger than the curve knows.
     """
     curve = None
     if len(measured) >= FEWEST_OF_CURVE:
@@ -121,6 +123,10 @@ def profile_of(
     exponent = _clock_exponent(curve, measured) if curve else None
     if exponent is not None:
         spec["clockExponent"] = exponent
+    if curve:
+        spec["leftOutError"] = _round(curve.error)
+    if subject.error_goal != ERROR_GOAL:
+        spec["errorGoal"] = subject.error_goal
     name = subject.name or profile_name(subject.model, subject.variant, subject.gpu_type)
     manifest = {"apiVersion": API_VERSION, "kind": "Profile", "metadata": {"name": name}, "spec": spec}
     return MeasuredProfile(manifest, curve.error if curve else None)
@@ -142,8 +148,12 @@ def _latencies(
     shares = sorted(known | {other.sm_percent for other in settings if min(known) < other.sm_percent < max(known)})
     batches = _batches(measured, settings)
     rows = table(curve, batches, shares, subject.highest_clock_mhz)
+    least = find_q90_factor(curve.error) if curve.error > subject.error_goal else 1.0
     return {
-        str(batch): {f"{share:g}": _value(point.mean_ms, point.q90_ms, measured) for share, point in row.items()}
+        str(batch): {
+            f"{share:g}": _value(point.mean_ms, max(point.q90_ms, least * point.mean_ms), measured)
+            for share, point in row.items()
+        }
         for batch, row in rows.items()
     }
 

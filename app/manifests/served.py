@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.manifests.drafts import ERROR_GOAL
 from app.manifests.faults import escape, quote
 from app.manifests.language import (
     TOKENS_PER_ITERATION,
@@ -23,6 +24,7 @@ from app.manifests.quantities import (
     Name,
     Names,
     NotNegative,
+    Positive,
     Word,
 )
 from app.manifests.runtime import RuntimeSpec, runtime_contradictions
@@ -104,6 +106,12 @@ class ProfileSpec(DemandSpec):
     )
     engine: Engines | None = Field(
         None, description="Of a language model: GPUs -> memory and ranks, as a server with so many says when it starts"
+    )
+    left_out_error: NotNegative | None = Field(
+        None, description="Mean share by which the fit misses a measurement that it is not shown"
+    )
+    error_goal: Annotated[Positive, Field(le=1)] = Field(
+        ERROR_GOAL, description="With a larger leftOutError the Profile is a draft"
     )
 
     @classmethod

@@ -6,18 +6,31 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.manifests.drafts import describe_draft
 from app.manifests.model import Kind
+from cli import exits
+from cli.exits import Failed
 from cli.output import plain, say
 from cli.talk.client import ApiClient
 
 
-def apply_profiles(client: ApiClient, profiles: Sequence[Mapping[str, Any]]) -> None:
-    """Applies Profiles, and again those that were predicted: they follow from all that is measured by now."""
+def apply_profiles(client: ApiClient, profiles: Sequence[Mapping[str, Any]], remedy: str, *, as_draft: bool) -> None:
+    """Applies Profiles, and again those that were predicted: they follow from all that is measured by now.
+
+    Refuses all of them where one is a draft that is not accepted as such; `remedy` says what would make it surer.
+    """
+    drafts = [f"{made['metadata']['name']}: {words}" for made in profiles if (words := describe_draft(made["spec"]))]
+    if drafts and not as_draft:
+        some = "1 Profile is a draft" if len(drafts) == 1 else f"{len(drafts)} Profiles are drafts"
+        accept = "--as-draft applies it as it is, and plans count on its spread"
+        raise Failed(f"{some}, and nothing is applied: {remedy}; {accept}", exits.NO, particulars=drafts)
     _apply(client, profiles)
     if len(profiles) == 1:
         say(f"profile {profiles[0]['metadata']['name']} is applied")
     else:
         say(f"{len(profiles)} profiles are applied")
+    for words in drafts:
+        say(plain(words))
     _predict_again(client)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.manifests.drafts import write_error
 from cli.arguments import not_negative
 from cli.exits import Failed
 from cli.output import format_yaml, number, plain, print_data, say, span
@@ -128,6 +129,14 @@ def say_measured(
     )
 
 
+def name_remedy(measurements: int, setting: Mapping[str, Any] | None, clocks: Sequence[int] = ()) -> str:
+    """Returns what would make a curve surer; `setting` is the one to measure next, None where all are measured."""
+    if setting is None:
+        return "all its settings are measured; measure longer (--seconds) or others (--batches, --sm)"
+    words = setting_words(setting, (), clocks)
+    return f"more measurements make it surer (--most {2 * measurements}), first of all {words}"
+
+
 def show(args: argparse.Namespace, profiles: list[Any], measurements: int, seconds: float, error: float | None) -> None:
     """Prints the Profiles: as manifests, or as JSON with the effort that they took."""
     answer = {
@@ -139,5 +148,5 @@ def show(args: argparse.Namespace, profiles: list[Any], measurements: int, secon
     if print_data(answer, "json" if args.json else "text"):
         return
     print("\n---\n".join(format_yaml(profile) for profile in profiles))
-    missed = "" if error is None else f"; a measurement that the curve is not shown is missed by {100 * error:.2g} %"
+    missed = "" if error is None else f"; a measurement that the curve is not shown is missed by {write_error(error)}"
     say(plain(f"{measurements} measurements in {span(seconds)}{missed}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -16,10 +17,11 @@ from agents.profiling.closed_loop import LoopFailed
 from app.campaigns.choosing import choose
 from app.campaigns.limits import ACCURACY_SHARE, BATCHES, FULL_PERCENT, MOST_MEASUREMENTS, grid
 from app.campaigns.profile import MeasuredProfile, ProfileSubject, profile_of
+from app.manifests.drafts import find_error_goal
 from cli import exits
 from cli.exits import Failed
 from cli.output import say
-from cli.profiling.asked import ModelVariant, batches_of, say_measured, show
+from cli.profiling.asked import ModelVariant, batches_of, name_remedy, say_measured, show
 from cli.profiling.journal import MeasurementJournal, usual_journal
 
 ANY_CLOCK_MHZ = 1000  # the clock of a server at a URL is not known, and does not change
@@ -28,7 +30,16 @@ UNNAMED = "unnamed"
 DEFAULT_VARIANT = "default"
 
 
-def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> tuple[MeasuredProfile, MeasurementJournal]:
+@dataclass(frozen=True, slots=True)
+class MeasuredAtUrl:
+    """What a server at a URL has been measured to be, where that is kept, and what would make it surer."""
+
+    profile: MeasuredProfile
+    journal: MeasurementJournal
+    remedy: str
+
+
+def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredAtUrl:
     """Measures what the server admits and prints the Profile; its journal may be removed once the Profile is safe."""
     began = time.monotonic()
     try:
@@ -45,21 +56,30 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> tuple[Measure
     if journal.measured:
         say(f"{len(journal.measured)} settings were measured before, and are not measured again")
     try:
-        _measure(args, server, settings, journal)
+        possible = _measure(args, server, settings, journal)
     except LoopFailed as failure:
         raise Failed(str(failure), exits.UNREACHABLE) from failure
     gpu_type = args.gpu_type or UNNAMED
     if not args.gpu_type:
         say(f"the GPU type is not known: the Profile says {UNNAMED!r}; state it with --gpu-type")
-    about = ProfileSubject(wanted.model, wanted.variant or DEFAULT_VARIANT, gpu_type, ANY_CLOCK_MHZ)
+    about = ProfileSubject(
+        wanted.model,
+        wanted.variant or DEFAULT_VARIANT,
+        gpu_type,
+        ANY_CLOCK_MHZ,
+        error_goal=find_error_goal(args.accuracy),
+    )
     made = profile_of(about, journal.measured, settings)
     show(args, [made.manifest], len(journal.measured), time.monotonic() - began, made.left_out_error)
-    return made, journal
+    following = choose(possible, journal.measured, (), 0.0, len(journal.measured) + 1)
+    remedy = name_remedy(len(journal.measured), msgspec.to_builtins(following) if following else None)
+    return MeasuredAtUrl(made, journal, remedy)
 
 
 def _measure(
     args: argparse.Namespace, server: ModelAtUrl, settings: Sequence[CopySetting], journal: MeasurementJournal
-) -> None:
+) -> Sequence[CopySetting]:
+    """Measures what the server admits of the settings, and returns all of these."""
     found = server.batch_range()
     if found.largest == 1:
         say("the batch of the server cannot be set, so only batch 1 is measured")
@@ -71,6 +91,7 @@ def _measure(
     finally:
         if found.largest > 1:
             server.restore(found)
+    return possible
 
 
 def _measure_all(

@@ -12,7 +12,7 @@ from cli import exits
 from cli.exits import Failed
 from cli.output import OutputTable, age, plain, print_data, say, seconds_since
 from cli.profiling.applied import apply_profiles
-from cli.profiling.asked import GpuPlace, ModelVariant, say_measured, setting_words, show
+from cli.profiling.asked import GpuPlace, ModelVariant, name_remedy, say_measured, setting_words, show
 from cli.talk.client import ApiClient
 from cli.talk.refusals import ServerRefusal
 
@@ -49,8 +49,15 @@ def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVaria
     profiles = ended["profiles"]
     show(args, profiles, len(ended["measurements"]), seconds, ended["leftOutError"])
     if args.apply:
-        apply_profiles(client, profiles)
+        apply_profiles(client, profiles, _find_remedy(ended), as_draft=args.as_draft)
     return exits.OK
+
+
+def _find_remedy(ended: Mapping[str, Any]) -> str:
+    """Returns what would make the Profiles of a campaign surer."""
+    if ended["neighbours"]:
+        return "measure it alone once more"
+    return name_remedy(len(ended["measurements"]), ended.get("nextSetting"), ended["clocksMhz"])
 
 
 def stop_campaign(client: ApiClient, args: argparse.Namespace) -> int:

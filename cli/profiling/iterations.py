@@ -11,6 +11,7 @@ from typing import Any
 from agents.prometheus.reading import read
 from app.campaigns.reports import ReportRefused
 from app.campaigns.reports.token_times import TokenReport, read_token_times
+from app.manifests.drafts import ERROR_GOAL, find_q90_factor
 from cli.exits import Failed
 from cli.output import plain, say
 from cli.profiling.asked import read_model, show
@@ -48,6 +49,7 @@ def import_token_times(args: argparse.Namespace) -> list[dict[str, Any]]:
     measured = [_make_measurement(report) for report in _read(args.files)]
     found = fit(measured, limits)
     missed = left_out_error(measured, limits, found.model)
+    spread = find_q90_factor(missed) if missed is not None and missed > ERROR_GOAL else 1.0
     wanted = read_model(args.model)
     variant = wanted.variant or DEFAULT_VARIANT
     profile = {
@@ -58,9 +60,10 @@ def import_token_times(args: argparse.Namespace) -> list[dict[str, Any]]:
             "model": wanted.model,
             "variant": variant,
             "gpuType": args.gpu_type,
-            "iteration": {str(args.parallel): _coefficients(found.model.cost)},
+            "iteration": {str(args.parallel): _coefficients(found.model.cost, spread)},
             "tokensPerIteration": limits.tokens_per_iteration,
         }
+        | ({} if missed is None else {"leftOutError": _round(missed)})
         | ({"engine": {str(args.parallel): engine}} if engine else {}),
     }
     show(args, [profile], len(measured), time.monotonic() - began, missed)
@@ -121,5 +124,13 @@ def _make_measurement(report: TokenReport) -> Any:
     return MeasuredLoad(load, TokenTimes(report.ttft_ms, report.tpot_ms))
 
 
-def _coefficients(cost: Any) -> dict[str, float]:
-    return {camel(name): float(f"{value:.{DIGITS}g}") for name, value in asdict(cost).items()}
+def _coefficients(cost: Any, spread: float) -> dict[str, Any]:
+    """Returns the coefficients; those of a draft with the spread of its left-out errors."""
+    found = {camel(name): _round(value) for name, value in asdict(cost).items()}
+    if spread == 1.0:
+        return found
+    return {name: {"mean": value, "q90": _round(value * spread), "source": "measured"} for name, value in found.items()}
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from app.manifests.drafts import write_error
 from cli import declared
 from cli.exits import Failed
 from cli.output import format_yaml, plain, print_data, say
@@ -26,5 +27,5 @@ def predict(args: argparse.Namespace) -> list[dict[str, Any]]:
     else:
         print("\n---\n".join(format_yaml(profile) for profile in found.manifests))
         learned = f"{len(found.manifests)} Profiles learned from {found.pairs}"
-        say(plain(f"{learned}; a pair left out is missed by {100 * found.error:.2g} %"))
+        say(plain(f"{learned}; a pair left out is missed by {write_error(found.error)}"))
     return found.manifests

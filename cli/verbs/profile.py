@@ -42,11 +42,11 @@ Examples:
 """
 IMPORT, NEIGHBOURS, PREDICT = "import", "neighbours", "predict"
 OPTIONS: dict[str, set[str]] = {  # that a form reads
-    "--on": {"file", "accuracy", "most", "batches", "sm", "clocks", "neighbours", "seconds", "apply"},
-    "--url": {"accuracy", "most", "batches", "seconds", "gpu-type", "sm-percent", "journal", "apply"},
-    IMPORT: {"batches", "gpu-type", "sm-percent", "model", "parallel", "tokens-per-iteration", "apply"},
+    "--on": {"file", "accuracy", "most", "batches", "sm", "clocks", "neighbours", "seconds", "apply", "as-draft"},
+    "--url": {"accuracy", "most", "batches", "seconds", "gpu-type", "sm-percent", "journal", "apply", "as-draft"},
+    IMPORT: {"batches", "gpu-type", "sm-percent", "model", "parallel", "tokens-per-iteration", "apply", "as-draft"},
     NEIGHBOURS: {"gpu-type"},
-    PREDICT: {"apply"},
+    PREDICT: {"apply", "as-draft"},
     "--list": set(),
     "--stop": set(),
 }
@@ -94,6 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     completes(page, "files")
     llm.add_argument("--experts", action="store_true", help="experts are spread over its data ranks")
     parser.add_argument("--apply", action="store_true", help="apply the Profile; else it is printed only")
+    parser.add_argument("--as-draft", action="store_true", help="with --apply: also one that errs more than its goal")
     parser.add_argument("--json", action="store_true", help="profiles, measurements, seconds, left_out_error")
     add_connection_arguments(parser)
 
@@ -101,6 +102,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     form = _form(args)
     _refuse_others(args, form)
+    if args.as_draft and not args.apply:
+        raise Failed("--as-draft needs --apply: only then is a Profile refused")
     if form in ("--list", "--stop"):
         from cli.profiling import campaign
 
@@ -157,10 +160,10 @@ def _profile_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
 def _profile_url(args: argparse.Namespace, wanted: ModelVariant) -> int:
     from cli.profiling.at_url import measure_url
 
-    made, journal = measure_url(args, wanted)
+    found = measure_url(args, wanted)
     if args.apply:
-        _apply(args, [made.manifest])
-    journal.remove()
+        _apply(args, [found.profile.manifest], found.remedy)
+    found.journal.remove()
     return exits.OK
 
 
@@ -177,7 +180,7 @@ def _learn(args: argparse.Namespace) -> int:
 
     profiles = predict(args)
     if args.apply and profiles:
-        _apply(args, profiles)
+        _apply(args, profiles, "measure some of these models on these GPU types")
     return exits.OK
 
 
@@ -196,16 +199,16 @@ def _import(args: argparse.Namespace) -> int:
     if args.parallel:
         from cli.profiling.iterations import import_token_times
 
-        profiles = import_token_times(args)
+        profiles, remedy = import_token_times(args), "import more loads, between and beyond these"
     else:
-        profiles = import_files(args)
+        profiles, remedy = import_files(args), "import more batches, between these"
     if args.apply:
-        _apply(args, profiles)
+        _apply(args, profiles, remedy)
     return exits.OK
 
 
-def _apply(args: argparse.Namespace, profiles: list[dict[str, Any]]) -> None:
+def _apply(args: argparse.Namespace, profiles: list[dict[str, Any]], remedy: str) -> None:
     from cli.profiling.applied import apply_profiles
 
     with ApiClient(resolve(args)) as client:
-        apply_profiles(client, profiles)
+        apply_profiles(client, profiles, remedy, as_draft=args.as_draft)

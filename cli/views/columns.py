@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from app.manifests.drafts import describe_draft
 from app.manifests.model import Kind
 from cli.output import age, ahead, gib, labels, number
 
@@ -47,6 +48,11 @@ def read_reclaimed(item: Object) -> str:
     """Returns when the node's cloud takes it back."""
     deadline = item.get("status", {}).get("reclaimAt")
     return ahead(str(deadline)) if deadline else ""
+
+
+def fit_words(item: Object) -> str:
+    """Returns the error of a Profile that is a draft."""
+    return describe_draft(item.get("spec", {}))
 
 
 def kept_off(item: Object) -> str:
@@ -221,6 +227,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("GPUTYPE", spec("gpuType")),
         TableColumn("BATCH", spec("latencyMs", first_to_last)),
         TableColumn("FASTEST", spec("latencyMs", fastest)),
+        TableColumn("FIT", fit_words),
         TableColumn("START", spec("startSeconds", lambda value: f"{number(mean(value))} s", default="20 s"), wide=True),
     ),
     Kind.POLICY: (

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import Body, Path, Query, Request
 from sqlalchemy import Connection
 
-from agents.contract.campaigns import MeasuredSetting, ProfilingAnswer, ProfilingReport
+from agents.contract.campaigns import CopySetting, MeasuredSetting, ProfilingAnswer, ProfilingReport
 from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.answers.solvers import call_solvers
@@ -19,6 +19,7 @@ from app.api.requests import By, Ctx, NoBody, Who, answer, context, write_once
 from app.campaigns import guard
 from app.campaigns.ending import finish
 from app.control.domain.events import Reason, event_of
+from app.manifests.drafts import find_error_goal
 from app.manifests.model import Free, Kind
 from app.problem import HttpProblem
 from app.store.fleet import campaigns
@@ -77,6 +78,7 @@ class CampaignDetailWire(CampaignWire):
     leftOutError: float | None
     profiles: list[MadeProfile]
     secondsLeft: NotRequired[float]
+    nextSetting: NotRequired[CopySetting]
 
 
 @router.post("/campaigns", status_code=201, summary="Measure a model on a GPU of a node")
@@ -133,6 +135,10 @@ def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Reply[CampaignDet
         if found.is_live and began and last and last > began:
             left = _most(found) - len(measured)
             shown["secondsLeft"] = round(left * (last - began).total_seconds() / len(measured), 1)
+        if error and not found.request.neighbours:
+            following = call_solvers(lambda: _find_next(found, measured))
+            if following:
+                shown["nextSetting"] = following
         return shown
 
     return answer(ctx.database.read(read))
@@ -207,6 +213,13 @@ def _most(campaign: Campaign) -> int:
     return min(campaign.request.most, len(campaign.request.settings))
 
 
+def _find_next(campaign: Campaign, measured: list[MeasuredSetting]) -> CopySetting | None:
+    """Returns what makes the curve of a campaign that has ended surest; None if all its settings are measured."""
+    from app.campaigns.choosing import choose
+
+    return choose(campaign.request.settings, measured, campaign.failures, 0.0, len(measured) + 1)
+
+
 def _profiles(
     connection: Connection, campaign: Campaign, measured: list[MeasuredSetting]
 ) -> tuple[list[Free], float | None]:
@@ -227,6 +240,7 @@ def _profiles(
         max(setting.clock_mhz for setting in campaign.request.settings),
         declared.name if declared else "",
         declared.spec if declared else None,
+        find_error_goal(campaign.request.accuracy),
     )
     made = profile_of(subject, measured, campaign.request.settings)
     return [made.manifest], made.left_out_error

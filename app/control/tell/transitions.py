@@ -16,7 +16,7 @@ NODE_REASONS = {
     "lost": Reason.NODE_LOST,
     "mismatch": Reason.NODE_MISMATCH,
 }
-WRONG_FACTORS = (0.72, 1.45)  # just inside the limits of corrections: a profile beyond them is wrong
+WRONG_FACTOR = 1.45  # just inside the limit of corrections: a profile that is slower still is wrong
 MOVED_FACTOR = 0.05  # of a correction: a smaller change is no event
 SILENT_SECONDS = 30.0  # a gateway sends counts every second
 NAMED_LINES = 5  # of those that cannot leave
@@ -100,7 +100,7 @@ def _count_leaving(before: Snapshot, now: NodeStatus) -> int:
 def _list_profile_events(key: str, before: Correction, now: Correction) -> Iterator[NewEvent]:
     point, was = now.farthest, before.latency_factor
     factor = point.factor
-    is_wrong, was_wrong = (not WRONG_FACTORS[0] <= value <= WRONG_FACTORS[1] for value in (factor, was))
+    is_wrong, was_wrong = (value > WRONG_FACTOR for value in (factor, was))
     message = f"{key}: execution takes {factor:.2f} times as long as the profile says"
     if point.batch:
         message += f" at batch {point.batch} with {point.sm_percent:g} % of the SMs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.choosing import choose
 from app.campaigns.limits import grid
 from app.campaigns.profile import ProfileSubject, profile_name, profile_of
+from app.manifests.drafts import describe_draft, find_q90_factor
 from app.manifests.reader import read
 from app.manifests.validate import validate
 from app.store.fleet.campaigns import SettingFailure
@@ -133,3 +135,17 @@ def test_a_batch_that_is_too_slow_at_a_small_share_is_still_measured_at_larger_o
     assert choose(known, [], [slow, slow], 0.04, 16) == CopySetting(16, 50.0, 1530)
     ended = failed(CopySetting(1, 10.0, 1530), "start_failed")
     assert choose(known, [], [slow, slow, ended], 0.04, 16) is None, "once its copy was not even up"
+
+
+def test_a_draft_is_as_uncertain_as_its_left_out_errors_show() -> None:
+    found = [measured(batch, 100.0, ms) for batch, ms in ((1, 4.0), (2, 9.0), (4, 7.0), (8, 30.0))]
+    draft, accepted = (profile_of(replace(SUBJECT, error_goal=goal), found).manifest["spec"] for goal in (0.1, 1.0))
+    error = draft["leftOutError"]
+    assert error == accepted["leftOutError"] > 0.5
+    assert describe_draft(draft) == f"draft, error {100 * error:.0f} % (goal 10 %)"
+    assert (describe_draft(accepted), accepted["errorGoal"]) == ("", 1.0)
+    for spec, least in ((draft, find_q90_factor(error)), (accepted, 1.0)):
+        ratios = [value["q90"] / value["mean"] for row in spec["latencyMs"].values() for value in row.values()]
+        assert min(ratios) >= 0.9999 * least
+    assert draft["latencyMs"]["1"]["100"]["mean"] == accepted["latencyMs"]["1"]["100"]["mean"]
+    assert draft["latencyMs"]["1"]["100"]["q90"] > accepted["latencyMs"]["1"]["100"]["q90"]

@@ -109,14 +109,16 @@ def test_an_empty_journal_is_begun_and_a_damaged_one_or_an_impossible_place_is_r
 def test_a_node_is_measured_and_followed(run: Run, server: RunningServer, tmp_path: Path) -> None:
     with running_agent(server, tmp_path / "agent"):
         declare_model(server)
-        effort = ("--batches", "1", "--sm", "50,100", "--seconds", "0.1", "--accuracy", "0.5")
-        done = run("profile", "tiny", "--on", "node-1/1", *effort, "--json", "--apply")
+        effort = ("--batches", "1", "--sm", "20,50,100", "--most", "2", "--seconds", "0.1", "--accuracy", "0.5")
+        done = run("profile", "tiny", "--on", "node-1/1", *effort, "--json", "--apply", "--as-draft")
     assert done.code == 0, done.err
     answer = json.loads(done.out)
     assert (answer["measurements"], len(answer["profiles"])) == (2, 1)
     assert "2 of at most 2: batch 1 at" in done.err
     listed = run("profile", "--list")
     assert "tiny/fp16" in listed.out and "done" in listed.out and "2/2" in listed.out
+    campaign = server.request("GET", f"/api/v1/campaigns/{listed.out.splitlines()[1].split()[0]}").json
+    assert campaign["nextSetting"]["smPercent"] == 50
 
 
 @pytest.mark.slow
@@ -197,6 +199,52 @@ def test_reports_of_other_tools_become_a_profile(run: Run, tmp_path: Path) -> No
     assert (done.code, "memory but no times" in done.err) == (2, True)
 
 
+@pytest.mark.slow
+def test_a_draft_is_applied_only_knowingly_and_named_wherever_it_is_seen(
+    run: Run, server: RunningServer, tmp_path: Path
+) -> None:
+    assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
+    declare_model(server, "wild")
+    files = []
+    for batch, microseconds in ((1, 3600), (2, 9000), (4, 6000), (8, 40000)):
+        files.append(tmp_path / f"b{batch}.csv")
+        files[-1].write_text(PERF_ANALYZER.replace("3600", str(microseconds)))
+    words = ["profile", "import", *map(str, files), "--batches", "1,2,4,8"]
+    words += ["--model", "wild/fp16", "--gpu-type", "v100-16gb", "--apply"]
+    refused = run(*words)
+    assert refused.code == 1
+    assert "1 Profile is a draft, and nothing is applied: import more batches, between these; --as-draft" in refused.err
+    assert "wild-fp16-v100-16gb: draft, error " in refused.err and "% (goal 10 %)" in refused.err
+    assert server.request("GET", "/api/v1/profiles/wild-fp16-v100-16gb").status == 404
+    (tmp_path / "draft.yaml").write_text(refused.out)
+    checked = run("validate", "-f", str(tmp_path / "draft.yaml"), "--partial")
+    assert (checked.code, "warning: Profile wild-fp16-v100-16gb: draft, error " in checked.err) == (0, True)
+    tried = run("apply", "--dry-run", "-f", str(tmp_path / "draft.yaml"))
+    assert "warning: Profile wild-fp16-v100-16gb: draft, error " in tried.err, tried.err
+    accepted = run(*words, "--as-draft")
+    assert accepted.code == 0, accepted.err
+    assert "wild-fp16-v100-16gb: draft, error " in accepted.err
+    assert "draft, error " in run("get", "profiles").out
+    explained = run("explain", "profile", "wild-fp16-v100-16gb").out
+    assert "times are planned with its spread until copies have shown them" in " ".join(explained.split())
+
+
+@pytest.mark.slow
+def test_a_draft_of_a_server_at_a_url_names_what_to_measure_next(run: Run, server: RunningServer, state: Path) -> None:
+    assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
+    declare_model(server, "resnet50")
+    with serving("--latency", "1:4;2:40;4:5;8:60", "--max-batch", "8") as copy:
+        at = ("--url", f"http://127.0.0.1:{copy.port}", "--gpu-type", "v100-16gb", "--seconds", "0.1")
+        words = ("profile", "resnet50/fp16", *at, "--batches", "1,2,4,8", "--apply")
+        refused = run(*words, "--most", "3")
+        assert refused.code == 1, refused.err
+        assert "(--most 6), first of all batch " in refused.err
+        assert len(journals(state)) == 1, "what was measured is kept"
+        again = run(*words)
+        assert "3 settings were measured before" in again.err
+        assert "all its settings are measured" in again.err, again.err
+
+
 @pytest.mark.parametrize(
     ("words", "needle"),
     [
@@ -218,6 +266,7 @@ def test_reports_of_other_tools_become_a_profile(run: Run, tmp_path: Path) -> No
         (("predict", "x.yaml", "--gpu-type", "l4"), "--gpu-type is for --url, import, neighbours; predict does not"),
         (("neighbours", "x.csv", "--apply"), "--apply is for --on, --url, import, predict; neighbours does not"),
         (("--list", "--seconds", "0"), "--seconds is for --on, --url; --list does not read it"),
+        (("import", "x.csv", "--as-draft"), "--as-draft needs --apply"),
         (("--on", "node-1"), "name a model"),
         (("import", "x.csv", "--model", "m", "--tokens-per-iteration", "8"), "needs --parallel GPUS"),
         (("import",), "name the files"),

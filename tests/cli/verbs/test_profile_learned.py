@@ -170,7 +170,7 @@ def test_what_is_measured_later_changes_predictions_that_are_declared(
         if document["kind"] in ("GpuType", "Model", "Profile")
     ]
     assert server.request("POST", "/api/v1/apply", world).status == 200
-    done = run("profile", "predict", "examples/fleet.yaml", "--apply")
+    done = run("profile", "predict", "examples/fleet.yaml", "--apply", "--as-draft")
     assert "predicted again" not in done.err, "they are new"
     before = {
         item["metadata"]["name"]: item["spec"] for item in server.request("GET", "/api/v1/profiles").json["items"]

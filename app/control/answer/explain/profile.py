@@ -11,6 +11,7 @@ import msgspec
 from app.control.answer.explain.wording import count, ms
 from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction, LatencyFactor
+from app.manifests.drafts import describe_draft
 from app.manifests.model import Fields
 from app.manifests.uncertain import MEAN_QUANTILE
 from app.manifests.uncertain import value_at as value_of
@@ -104,7 +105,7 @@ def explain_profile(
         "model": spec["model"],
         "variant": spec["variant"],
         "gpuType": spec["gpuType"],
-        "sentences": list(_sentences(name, points, factors, evidence)),
+        "sentences": [*_draft_sentences(spec), *_sentences(name, points, factors, evidence)],
         "regions": points,
         **factors,
         "lateShare": evidence.late,
@@ -154,6 +155,11 @@ def _provenance(here: Sequence[RegionRecord], factor: float, declared: object, d
         source = "predicted" if declared.get("source") == "learned" else "measured"
         return {"source": source, "n": declared["n"], "at": declared.get("at")}
     return {"source": "declared", "n": 0, "at": declared_at}
+
+
+def _draft_sentences(spec: Fields) -> Iterator[str]:
+    if words := describe_draft(spec):
+        yield f"{words}: times are planned with its spread until copies have shown them"
 
 
 def _sentences(

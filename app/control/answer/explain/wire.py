@@ -97,6 +97,7 @@ class ProfileSpreadWire(TypedDict):
     n: int | None
     at: str | None
     source: str
+    draft: str
 
 
 class ProfileUncertaintyWire(TypedDict):

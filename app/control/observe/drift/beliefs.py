@@ -21,12 +21,24 @@ def find_wanted_latency(fit: CurveFit, places: Places, late: float, settings: Dr
     measured = {region.sm_percent for region in fit.regions}
     found = []
     for batch, margins in sorted(places.items()):
-        curve = tuple(sorted(margins.items()))
-        for sm_percent in sorted({*margins, *(sm for sm in measured if curve[0][0] < sm < curve[-1][0])}):
+        for sm_percent in sorted({*margins, *(sm for sm in measured if min(margins) < sm < max(margins))}):
             mean, _ = fit.at(batch, sm_percent)
-            kept = value_at(curve, sm_percent) * fit.margin_share(batch, sm_percent)
-            found.append(LatencyFactor(batch, sm_percent, keep_within_bounds(exp(mean + kept) + late, settings)))
+            margin = find_margin(places, batch, sm_percent)
+            kept = margin * fit.margin_share(batch, sm_percent)
+            lowest = find_lowest(margin, settings)
+            factor = round_to_quanta(min(max(exp(mean + kept) + late, lowest), settings.highest), settings)
+            found.append(LatencyFactor(batch, sm_percent, factor))
     return tuple(found) if any(point.factor != 1 for point in found) else ()
+
+
+def find_margin(places: Places, batch: int, sm_percent: int) -> float:
+    """Returns the logarithm of planned time over mean there; 0 for a batch that the profile does not know."""
+    return value_at(tuple(sorted(places[batch].items())), sm_percent) if batch in places else 0.0
+
+
+def find_lowest(margin: float, settings: DriftTuning) -> float:
+    """Returns the lowest factor of a planned time: measurements may take the whole margin of a draft away."""
+    return min(settings.lowest, exp(-margin))
 
 
 def find_wanted_sensitivity(fit: CurveFit, settings: DriftTuning) -> float:

@@ -13,10 +13,12 @@ from math import exp, log
 from statistics import median
 from typing import TypeAlias
 
-from app.control.domain.snapshot import Correction
+from app.control.domain.snapshot import Correction, LatencyFactor
 from app.control.observe.drift.beliefs import (
     Places,
     differs,
+    find_lowest,
+    find_margin,
     find_planned_log,
     find_wanted_latency,
     find_wanted_sensitivity,
@@ -78,7 +80,7 @@ def update_correction(
     if before.at is None or now >= before.at + _seconds(settings.slower_step_seconds):
         is_forced = late != before.late or len(regions) < len(before.regions)
         after = _take_step(after, evidence.places, fit, own, now, settings, is_forced)
-    return replace(after, alarm=_alarm(after, fit, now, settings))
+    return replace(after, alarm=_alarm(after, evidence.places, fit, now, settings))
 
 
 def _select_observations(observations: Iterable[Observation], mark: int, since: datetime) -> list[Observation]:
@@ -176,25 +178,37 @@ def _late(
     return min(before.late + settings.dead_band + settings.late_step, settings.most_late), now
 
 
-def _alarm(after: ProfileCorrection, fit: CurveFit, now: datetime, settings: DriftTuning) -> str:
-    wrong = [exp(fit.at(region.batch, region.sm_percent)[0]) + after.late for region in fit.regions]
-    farthest = max(wrong, key=lambda factor: abs(log(factor)), default=1.0)
-    if farthest > settings.highest * (1 + settings.dead_band) or farthest < settings.lowest * (1 - settings.dead_band):
+def _alarm(
+    after: ProfileCorrection, places: Places, fit: CurveFit, now: datetime, settings: DriftTuning
+) -> str:  # fmt: skip
+    wrong = []
+    for region in fit.regions:
+        factor = exp(fit.at(region.batch, region.sm_percent)[0]) + after.late
+        lowest = find_lowest(find_margin(places, region.batch, region.sm_percent), settings)
+        if not lowest * (1 - settings.dead_band) <= factor <= settings.highest * (1 + settings.dead_band):
+            wrong.append((factor, lowest))
+    if wrong:
+        factor, lowest = max(wrong, key=lambda found: abs(log(found[0])))
         return (
-            f"profile {after.key} is wrong: execution takes {farthest:.1f} times as long as it says, and corrections "
-            f"only go from {settings.lowest:g} to {settings.highest:g}; measure the profile again"
+            f"profile {after.key} is wrong: execution takes {factor:.1f} times as long as it says, and corrections "
+            f"only go from {lowest:.2g} to {settings.highest:g}; measure the profile again"
         )
     if after.late >= settings.most_late:
         return f"services on profile {after.key} miss their SLO although all measurements agree with the profile"
-    point = after.correction.farthest
+    point = max(after.correction.latency, key=lambda found: _find_excess(found, places), default=None)
     lasts = after.since is not None and now >= after.since + _seconds(settings.persistent_seconds)
-    if lasts and abs(point.factor - 1) >= settings.persistent_share:
+    if lasts and point and _find_excess(point, places) >= settings.persistent_share:
         return (
             f"profile {after.key} is wrong: since {after.since:%Y-%m-%d %H:%M} execution takes {point.factor:.2f} "
             f"times as long as it says at batch {point.batch}, {point.sm_percent:g} % of the SMs; "
             "measure the profile again"
         )
     return ""
+
+
+def _find_excess(point: LatencyFactor, places: Places) -> float:
+    """Returns by how much a place is slower than planned, or faster than the profile's mean."""
+    return max(point.factor - 1, exp(-find_margin(places, point.batch, point.sm_percent)) - point.factor)
 
 
 def _select_counted(regions: Sequence[Region], settings: DriftTuning) -> list[Region]:

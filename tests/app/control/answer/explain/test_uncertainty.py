@@ -18,7 +18,7 @@ from tests.app.control.answer.whatif.worlds import snapshot
 QUICK = SolveBudget(seconds=None, work=0)
 
 
-def uncertain(times: float, quantile: float = 0.9) -> Snapshot:
+def uncertain(times: float, quantile: float = 0.9, **more: float) -> Snapshot:
     """The service `search`, whose latencies have a q90 of so many times the mean."""
     whole = snapshot(search=400.0)
     declared = []
@@ -27,6 +27,7 @@ def uncertain(times: float, quantile: float = 0.9) -> Snapshot:
         if item.kind == "Profile":
             spec = {
                 **spec,
+                **more,
                 "latencyMs": {
                     batch: {share: _spread(value, times) for share, value in curve.items()}
                     for batch, curve in spec["latencyMs"].items()
@@ -56,6 +57,8 @@ def test_the_plan_counts_on_the_quantile_and_explain_states_the_spread() -> None
     for line in plan.instances:
         assert line.exec_ms == pytest.approx(planned[line.batch, line.sm_percent])
     assert any("20 % at q90 from 16 measurements of 2026-11-23" in sentence for sentence in answer["sentences"])
+    _, of_draft = explained(uncertain(1.2, leftOutError=0.234))
+    assert any(" is a draft, error 23 % (goal 10 %): batch " in sentence for sentence in of_draft["sentences"])
 
 
 def test_what_could_be_saved_is_a_part_of_the_cost_and_names_the_service_as_worth_profiling() -> None:

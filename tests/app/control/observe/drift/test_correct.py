@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import log
 from typing import Any
 
 import pytest
@@ -100,6 +101,15 @@ def test_a_measured_place_gives_up_its_margin_and_others_keep_theirs_in_part() -
     assert factor(certain) == pytest.approx(0.85, abs=0.02)
     assert factor(uncertain) == pytest.approx(0.85, abs=0.02)
     assert factor(certain, 100, 1) + 0.03 <= factor(uncertain, 100, 1) <= 1.0
+
+
+def test_a_draft_gives_up_a_margin_of_any_size_and_is_wrong_only_where_it_is_faster_than_its_mean() -> None:
+    shown = corrected(ProfileCorrection(KEY), observed(0.4), at(21), margin=log(2.5))
+    assert factor(shown) == pytest.approx(0.4, abs=0.03)
+    later = corrected(shown, observed(0.4, minutes=120), at(121), margin=log(2.5))
+    assert (factor(later), later.alarm) == (factor(shown), "")
+    faster = corrected(ProfileCorrection(KEY), observed(0.3), at(21), margin=log(2.5))
+    assert (factor(faster), "0.3 times as long" in faster.alarm) == (0.4, True)
 
 
 def test_what_the_margin_of_plans_covers_is_not_corrected() -> None:
