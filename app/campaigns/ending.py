@@ -38,6 +38,7 @@ def finish(
         return False
     word = Reason.CAMPAIGN_DONE if state == "done" else Reason.CAMPAIGN_ENDED
     subject = f"campaign {campaign.id}, {campaign.model}/{campaign.variant} on GPU {campaign.gpu}"
-    text = f"{subject}: {message or word.sentence}"
+    sentences = (word.sentence, message) if state == "done" else (message or word.sentence,)
+    text = f"{subject}: {' '.join(sentences)}".strip()
     events.record(connection, [event_of(word, text, kind="Node", name=campaign.node, about=campaign.id)])
     return True

@@ -13,11 +13,12 @@ from app.control.tell.slo import WindowCounts
 from app.store.database import clock
 from app.store.fleet import assignments, loads
 from app.store.fleet.campaigns import Campaign
-from app.store.world.slos import ServiceSlo, list_unserved, slos
+from app.store.world.slos import ServiceSlo, find_never_ran, list_unserved, slos
 
 WINDOW = timedelta(minutes=2)
 FEWEST_REQUESTS = 20.0  # among fewer, a single late one would stop a campaign
 UNSERVED_FOR = timedelta(seconds=60)  # what the fast lane leaves for a moment, the next full plan serves
+MOST_NAMED = 5
 LONGEST_WAIT = timedelta(minutes=30)  # for a GPU to become empty
 
 
@@ -48,10 +49,14 @@ def attainments(connection: Connection, services: Collection[str], within: timed
 
 
 def find_missed(connection: Connection, attained: Mapping[str, float]) -> str:
-    """Returns the first of these services that misses its SLO, in words; empty if none does."""
+    """Returns the first of these services that misses its SLO, in words; empty if none does.
+
+    A service that never ran misses it without a campaign, too.
+    """
+    never_ran = find_never_ran(connection, [name for name, share in attained.items() if share == 0])
     for name, promise in slos(connection):
         share = attained.get(name)
-        if share is not None and share < promise["percentile"] / 100:
+        if share is not None and share < promise["percentile"] / 100 and name not in never_ran:
             slo = f"{promise['percentile']:g} % in {_spell_promise(promise)}"
             return f"{name} answered {100 * share:.4g} % of its requests in time in the last minutes; its SLO is {slo}"
     return ""
@@ -69,12 +74,24 @@ def find_harm(connection: Connection, campaign: Campaign) -> str:
     Requests from before its beginning do not count.
     """
     now = clock.now(connection)
-    lacking = sorted(set(list_unserved(connection, UNSERVED_FOR)) - set(campaign.request.unserved))
+    lacking = set(list_unserved(connection, UNSERVED_FOR)) - set(campaign.request.unserved)
+    lacking -= find_never_ran(connection, lacking).keys()
     if lacking:
-        return f"{lacking[0]} is not fully served any more"
+        return f"{min(lacking)} is not fully served any more"
     since = campaign.began_at or campaign.asked_at
     services = services_on(connection, campaign.node) | set(campaign.request.watched)
     return find_missed(connection, attainments(connection, services, min(WINDOW, now - since)))
+
+
+def describe_passed_over(connection: Connection, campaign: Campaign) -> str:
+    """Returns the services that never ran, which stop no campaign, each with the reason; empty if there are none."""
+    attained = attainments(connection, services_on(connection, campaign.node) | set(campaign.request.watched))
+    suspects = {*list_unserved(connection), *(name for name, share in attained.items() if share == 0)}
+    found = [f"{name}: {why}" for name, why in find_never_ran(connection, suspects).items()]
+    if not found:
+        return ""
+    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return f"passed over, as they never ran: {'; '.join(found[:MOST_NAMED])}{more}"
 
 
 def find_lateness(campaign: Campaign, now: datetime) -> str:

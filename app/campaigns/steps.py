@@ -67,7 +67,7 @@ def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSet
     setting = campaign.pending or _choose(campaign, measured)
     if setting is None:
         if measured:
-            finish(connection, campaign, "done")
+            finish(connection, campaign, "done", message=guard.describe_passed_over(connection, campaign))
         else:
             last = campaign.failures[-1] if campaign.failures else None
             why = f"{last.reason}: {last.message}" if last else "there is nothing to measure"

@@ -45,6 +45,8 @@ def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVaria
     for failure in ended["failures"]:
         words = setting_words(failure["setting"], ended["neighbours"], ended["clocksMhz"])
         say(f"left out: {words}: {failure['message']}")
+    if ended["message"]:
+        say(plain(ended["message"]))
     seconds = _seconds(ended)
     profiles = ended["profiles"]
     show(args, profiles, len(ended["measurements"]), seconds, ended["leftOutError"])

@@ -1,7 +1,8 @@
-"""Reads the SLO of every service, and whether it is served, and nothing else of their specs."""
+"""Reads the SLO of every service, and whether it is served or ever was, and nothing else of their specs."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import NotRequired, TypedDict
 
@@ -24,6 +25,28 @@ UNSERVED = statement(
     ORDER BY tenant, name
     """,
 )
+# A copy was assigned, and unless nobody asked for anything an answer came.
+NEVER_RAN = statement(
+    "services_that_never_ran",
+    """
+    SELECT tenant || '/' || name AS name, coalesce((
+        SELECT condition ->> 'message' FROM jsonb_array_elements(status -> 'conditions') AS condition
+        WHERE condition ->> 'type' IN ('Planned', 'Running') AND condition ->> 'status' <> 'True'
+        ORDER BY condition ->> 'type' LIMIT 1), 'no request to it was ever answered') AS reason
+    FROM object WHERE kind = 'Service' AND tenant || '/' || name = ANY(CAST(:services AS text[])) AND (
+        NOT EXISTS (
+            SELECT FROM assigned WHERE assigned.tenant = object.tenant AND service = object.name
+              AND (withdrawn_at IS NULL OR withdrawn_at > created_at))
+        OR EXISTS (
+            SELECT FROM service_load AS load WHERE load.tenant = object.tenant AND service = object.name AND errors > 0)
+        AND NOT EXISTS (
+            SELECT FROM service_load AS load WHERE load.tenant = object.tenant AND service = object.name AND answers > 0
+            UNION ALL
+            SELECT FROM service_load_hour AS load
+            WHERE load.tenant = object.tenant AND service = object.name AND answers > 0))
+    ORDER BY tenant, object.name
+    """,
+)
 
 
 class ServiceSlo(TypedDict):
@@ -44,3 +67,11 @@ def slos(connection: Connection, tenant: str = "") -> list[tuple[str, ServiceSlo
 def list_unserved(connection: Connection, since: timedelta = timedelta()) -> list[str]:
     """Returns the services of which plans have left requests unserved for so long."""
     return [name for (name,) in connection.execute(UNSERVED, {"since": since})]
+
+
+def find_never_ran(connection: Connection, services: Collection[str]) -> dict[str, str]:
+    """Returns those of the services that have never run since they were declared, each with the reason."""
+    if not services:
+        return {}
+    rows = connection.execute(NEVER_RAN, {"services": sorted(services)})
+    return {row.name: row.reason for row in rows}

@@ -15,7 +15,7 @@ from app.store.fleet.loads import LoadBucket
 from simulation.run import Simulation, open_simulation
 from simulation.world import read_documents
 from tests.app.campaigns.running import ask, asked, declare_model
-from tests.app.campaigns.test_requests import told
+from tests.app.campaigns.test_requests import measured, told
 from tests.simulation import worlds
 from tests.support.nodes import assigned, served
 from tests.support.postgres import DatabaseServer
@@ -35,18 +35,22 @@ def serving(api: RunningServer, database: Database) -> RunningServer:
     return api
 
 
-def assign(database: Database, *instances: AssignedInstance) -> None:
-    assignment = assigned(1, *instances)
+def assign(database: Database, *instances: AssignedInstance, generation: int = 1) -> None:
+    assignment = assigned(generation, *instances)
     draft = assignments.AssignmentDraft(
-        "node-1", 1, lambda version: msgspec.json.encode(msgspec.structs.replace(assignment, version=version)).decode()
+        "node-1",
+        generation,
+        lambda version: msgspec.json.encode(msgspec.structs.replace(assignment, version=version)).decode(),
     )
     database.write(lambda connection: assignments.write(connection, 1, [draft]))
 
 
-def answered(database: Database, late: float, requests: float = 1000.0, service: str = "search") -> None:
-    """Requests in the last seconds, of which some were late."""
+def answered(
+    database: Database, late: float, requests: float = 1000.0, service: str = "search", errors: int = 0
+) -> None:
+    """Requests in the last seconds, of which some were late, and others failed."""
     at = datetime.now(UTC) + timedelta(seconds=1)
-    bucket = LoadBucket("shop", service, at, 10.0, requests, 0, late, (), answers=requests)
+    bucket = LoadBucket("shop", service, at, 10.0, requests + errors, errors, late, (), answers=requests)
     database.write(lambda connection: loads.keep(connection, [bucket]))
 
 
@@ -89,6 +93,44 @@ def test_few_requests_and_other_services_stop_no_campaign(serving: RunningServer
     answered(database, late=10, requests=10)
     answered(database, late=500, service="elsewhere")
     assert told(serving, {"campaign": campaign.id})["task"]
+
+
+def test_a_service_that_never_ran_stops_no_campaign_and_is_named_when_it_is_done(
+    serving: RunningServer, database: Database
+) -> None:
+    world = [service("new", "shop"), service("broken", "shop")]
+    assert serving.request("POST", "/api/v1/apply", world).status == 200
+    assign(database, served("search-1", gpu=0), served("broken-1", gpu=0, service="broken"), generation=2)
+    answered(database, late=0, requests=0, errors=500, service="broken")
+    campaign = asked(serving, gpu=1, batches=[1], smPercents=[100])
+    leave_unserved(database, "new", "the plan carries 0 of 5 requests a second: no Profile of resnet50")
+    task = told(serving, {"campaign": campaign.id})["task"]
+    report = {"campaign": campaign.id, "measured": measured(setting=task["setting"])}
+    assert told(serving, report) == {"isOver": True}
+    ended = campaign.read()
+    assert (ended["state"], ended["reason"]) == ("done", None)
+    assert ended["message"] == (
+        "passed over, as they never ran: shop/broken: no request to it was ever answered; "
+        "shop/new: the plan carries 0 of 5 requests a second: no Profile of resnet50"
+    )
+
+
+def test_a_service_that_has_run_stops_a_campaign_once_plans_leave_it_unserved(
+    serving: RunningServer, database: Database
+) -> None:
+    campaign = asked(serving, gpu=1)
+    leave_unserved(database, "search", "the plan carries 0 of 5 requests a second")
+    assert told(serving, {"campaign": campaign.id}) == {"isOver": True}
+    assert campaign.read()["message"] == "shop/search is not fully served any more"
+
+
+def leave_unserved(database: Database, name: str, message: str) -> None:
+    """Writes what a planner says of a service that no plan has served for an hour."""
+    at = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    condition = {"type": "Planned", "status": "False", "message": message, "lastTransitionTime": at}
+    change = text("UPDATE object SET status = CAST(:status AS jsonb) WHERE kind = 'Service' AND name = :name")
+    status = msgspec.json.encode({"conditions": [condition]}).decode()
+    database.write(lambda connection: connection.execute(change, {"status": status, "name": name}))
 
 
 def on_gpu(simulation: Simulation, node_name: str, gpu: int) -> list[str]:
