@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from app.manifests.words import LABEL, WORD
 
 LARGEST = 1e12  # of any number in a manifest
+MOST_RISK = 0.5  # a share of hours
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ Word: TypeAlias = Annotated[str, Field(pattern=f"^{WORD}$")]
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=LARGEST)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=LARGEST)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Risk: TypeAlias = Annotated[float, Field(gt=0, le=0.5)]
+Risk: TypeAlias = Annotated[float, Field(gt=0, le=MOST_RISK)]
 Exponent: TypeAlias = Annotated[float, Field(ge=0, le=10)]  # beyond this a power overflows
 Count: TypeAlias = Annotated[int, Field(ge=1, le=int(LARGEST))]
 Priority: TypeAlias = Annotated[int, Field(ge=1, le=1000)]

@@ -18,7 +18,6 @@ from cli.estate.backtest import (
     write_hours,
 )
 from cli.estate.certified import L2_ASSUMPTIONS, summarize_campaigns, summarize_plan, write_campaigns, write_certified
-from cli.estate.html_text import HtmlPart, HtmlText, element, join
 from cli.estate.loads import write_loads
 from cli.estate.money import count_of, money
 from cli.estate.pictures import SavedPart, draw_backtest, draw_levels
@@ -32,6 +31,7 @@ from cli.estate.sharing import (
     write_sharing,
 )
 from cli.output import TableText
+from cli.views.html_text import HtmlPart, HtmlText, element, join
 from clusters.bill import HOURS_A_MONTH
 
 NUMBER = re.compile(r"(-?[0-9][0-9,.]*( %)?)?")

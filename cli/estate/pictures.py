@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TimeChart, TimeSeries, draw_chart
+from app.console.charts.drawing import TimeChart, TimeSeries, draw_chart
 from app.manifests.prices import NANO
 from cli.estate.backtest import attainment_text, sum_up
-from cli.estate.html_text import HtmlText, element
 from cli.estate.money import money
 from cli.estate.savings import share_of
+from cli.views.drawings import CHART_BOX, list_shapes
+from cli.views.html_text import HtmlText, element
 from clusters.backtesting import HOUR_SECONDS, Backtest
 from clusters.bill import Bill
 
@@ -104,16 +105,6 @@ def _percent(share: float | None) -> float | None:
 def _figure(chart: TimeChart, sums: Sequence[str]) -> HtmlText:
     """Draws a chart; `sums` has what each series comes to over all hours."""
     drawing = draw_chart(chart, "hour by hour")
-    ticks = "".join(f"M{LEFT:g} {y}H{RIGHT:g}" for y, _ in drawing.value_ticks)
-    ticks += "".join(f"M{x} {BOTTOM:g}v5" for x, _ in drawing.time_ticks)
-    shapes = [
-        element("title", drawing.title),
-        element("desc", drawing.sentence),
-        element("path", class_="grid", d=ticks),
-    ]
-    shapes += [element("text", words, class_="v", x=LEFT - 8, y=y + 4) for y, words in drawing.value_ticks]
-    shapes += [element("text", words, class_="h", x=x, y=198) for x, words in drawing.time_ticks]
-    shapes += [element("path", class_=look, d=path) for look, path in drawing.paths]
     legend = [
         element("li", element("svg", element("path", class_=f"line {series.look}", d="M1 4h20"), viewBox="0 0 22 8",
                               aria_hidden="true"), series.name, " ", element("strong", words), " over all hours")
@@ -121,7 +112,7 @@ def _figure(chart: TimeChart, sums: Sequence[str]) -> HtmlText:
     ]  # fmt: skip
     return element(
         "figure", element("figcaption", chart.title, " ", element("small", f"{chart.unit}, UTC")),
-        element("svg", *shapes, viewBox="0 0 600 206", role="img", aria_label=drawing.sentence),
+        element("svg", *list_shapes(drawing), viewBox=CHART_BOX, role="img", aria_label=drawing.sentence),
         element("ul", *legend, class_="key"),
     )  # fmt: skip
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from app.control.answer.whatif.wire import RiskPriceWire
 from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, positive, whole
@@ -25,10 +27,12 @@ Examples:
   gpuwright what-if --add-gpu a100=4
   gpuwright what-if --slo shop/search=80ms --rate shop/ads=x2
   gpuwright what-if --lose-node gpu-7
+  gpuwright what-if --risk 0.01                 of the Policy; --risk shop/search=0.2 of a service
   gpuwright what-if -f changes.yaml             manifests, as apply takes them
   gpuwright what-if --planner hetsev            another planner for the same fleet
   gpuwright what-if --price-slos                what each promise costs an hour
   gpuwright what-if --price-slo shop/search
+  gpuwright what-if --risk-prices prices.svg    what the fleet costs at six risks, and a picture of it
   gpuwright what-if --objective                 plans between money, energy, carbon and accuracy
 """
 SERVICES_SHOWN = 30
@@ -44,17 +48,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lose-node", metavar="NODE", help="a node that is gone", **several)  # type: ignore[arg-type]
     parser.add_argument("--slo", metavar="SERVICE=TIME", help="another latency: 80ms, 1.5s", **several)  # type: ignore[arg-type]
     parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice the load; 500: requests a second", **several)  # type: ignore[arg-type]
+    parser.add_argument("--risk", metavar="[SERVICE=]R", help="another share of hours that may overspend", **several)  # type: ignore[arg-type]
     add_compared_argument(parser)
     parser.add_argument(
         "--price-slos", action="store_true", help="what each SLO costs an hour, the most expensive first"
     )
     parser.add_argument("--price-slo", metavar="SERVICE", help="the cost of this service's SLO", **several)  # type: ignore[arg-type]
+    parser.add_argument(
+        "--risk-prices", metavar="FILE.svg", nargs="?", const="", help="what the fleet costs at six risks; as a picture"
+    )
     parser.add_argument("--objective", action="store_true", help="a front of money, energy, carbon and accuracy")
     parser.add_argument(
         "--seconds",
         type=positive,
         metavar="S",
-        help="most time, up to 40; default 6, with prices 20, with a front 30",
+        help="most time, up to 40; default 6, with prices 20, with a front or prices of risks 30",
     )
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps of each search")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
@@ -64,9 +72,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prices = args.price_slos or bool(args.price_slo)
-    compares = bool(args.files or args.add_gpu or args.lose_node or args.slo or args.rate or args.planner)
-    if not (compares or prices or args.objective):
-        allowed = "-f, --add-gpu, --lose-node, --slo, --rate, --planner, --price-slos or --objective"
+    compares = bool(args.files or args.add_gpu or args.lose_node or args.slo or args.rate or args.risk or args.planner)
+    prices_risks = args.risk_prices is not None
+    if not (compares or prices or prices_risks or args.objective):
+        changes = "-f, --add-gpu, --lose-node, --slo, --rate, --risk, --planner"
+        allowed = f"{changes}, --price-slos, --risk-prices or --objective"
         raise Failed(f"nothing to try: use {allowed}; see: gpuwright what-if --help")
     body = None
     if args.files:
@@ -79,15 +89,19 @@ def run(args: argparse.Namespace) -> int:
             "loseNode": args.lose_node,
             "slo": [_add_tenant(client, change) for change in args.slo],
             "rate": [_add_tenant(client, change) for change in args.rate],
+            "risk": [_add_tenant(client, change) if "=" in change else change for change in args.risk],
             "planner": args.planner,
             "priceSlo": [_add_tenant(client, change) for change in args.price_slo],
             "priceSlos": args.price_slos or None,
+            "riskPrices": prices_risks or None,
             "objective": args.objective or None,
-            "seconds": args.seconds or (30 if args.objective else 20 if prices else 6),
+            "seconds": args.seconds or (30 if args.objective or prices_risks else 20 if prices else 6),
             "work": args.work,
         }
         with waiting(f"planning twice, for at most {query['seconds']:g} s"):
             answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
+    if args.risk_prices:
+        _draw_risks(answer["riskPrices"], args.risk_prices)
     if not print_data(answer, "json" if args.json else args.output):
         for line in lines(answer, compare=compares):
             print(line)
@@ -128,6 +142,8 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
         if left := answer.get("notPriced"):
             services = "1 service is" if left == 1 else f"{left} services are"
             yield f"{services} not priced: the time was up (--seconds, at most {LONGEST_SECONDS})"
+    if "riskPrices" in answer:
+        _risk_prices(answer["riskPrices"])
     if "front" in answer:
         _front(answer["front"])
 
@@ -158,6 +174,28 @@ def _prices(prices: list[dict[str, Any]]) -> None:
         ]
         for service in prices
     )  # fmt: skip
+
+
+def _risk_prices(prices: list[dict[str, Any]]) -> None:
+    OutputTable(["RISK", "COSTS/H", "PLANNED/S", "UNSERVED/S"]).rows(
+        [
+            f"{price['risk']:g}", number(price["resourceCost"]), number(price["plannedPerSecond"]),
+            number(price["unservedPerSecond"]),
+        ]
+        for price in prices
+    )  # fmt: skip
+
+
+def _draw_risks(prices: list[RiskPriceWire], name: str) -> None:
+    from app.console.charts.risk import draw_risks
+    from cli.views.drawings import write_svg
+
+    if not prices:
+        raise Failed("no plan was found for any risk, so there is no picture; --seconds looks longer")
+    try:
+        Path(name).write_text(write_svg(draw_risks(prices)), encoding="utf-8")
+    except OSError as error:
+        raise Failed(f"{name} cannot be written: {error.strerror}") from None
 
 
 def _front(points: list[dict[str, Any]]) -> None:

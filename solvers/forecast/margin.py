@@ -17,8 +17,10 @@ RISK = 0.05  # share of hours, where a manifest says none
 STEP_SHARE = 0.01  # the theorem's gamma: by this times (risk - missed) the level moves each hour
 MOST_MARGIN = 0.5  # a share; loads that rise further are left to the fast lane
 HALF_LIFE_HOURS = 24.0  # in which a past hour comes to count half
+FORGET = 0.5 ** (1.0 / HALF_LIFE_HOURS)
 CALM_FACTOR = 1.75  # over the risk: so many calm hours are assumed before the first, so that one alone says little
 KEPT_HOURS = 7 * 24
+SCORE_STEPS = 10_000.0  # of a share: scores are rounded up, as a snapshot has them
 HOUR_SECONDS = 3600.0
 LEAST_SECONDS, MOST_SECONDS = 30.0, 300.0  # of a span whose load is compared with its plan,
 TELLING_REQUESTS = 1000.0  # which within these should have so many requests, as fewer scatter
@@ -81,6 +83,24 @@ def needed_margin(spans: Sequence[LoadedSpan], most_above: float) -> float:
     return max(0.0, margin)
 
 
+@dataclass(frozen=True, slots=True)
+class MarginScores:
+    """What a margin is learned from: the margins that hours would have needed, where they needed any."""
+
+    hours: int = 0
+    needed: tuple[tuple[int, float], ...] = ()  # hours ago, and the margin
+    risk: float = RISK
+    debt: float = 0.0  # at that risk; at another one it is in proportion
+
+    def margin(self, risk: float) -> float:
+        """Returns the margin at this risk."""
+        debt = self.debt * (risk / self.risk)
+        scores = [(needed, FORGET**ago) for ago, needed in self.needed]
+        calm = (1.0 - FORGET**self.hours) / (1.0 - FORGET) - sum(weight for _, weight in scores)
+        scores.append((0.0, max(0.0, calm) + CALM_FACTOR / risk * FORGET**self.hours))
+        return min(MOST_MARGIN, upper_quantile(scores, risk - debt))
+
+
 EMPTY = LoadedSpan(0.0, 0.0, 0.0, 0.0)
 
 
@@ -89,11 +109,13 @@ class Margin:
     """The margin of one service."""
 
     debt: float = 0.0  # by which missed hours have lowered the level below the risk; calm hours lower no margin further
+    risk: float = RISK
     share: float = 0.0  # by which a plan exceeds the load that is surely there
     missed: deque[bool] = field(default_factory=lambda: deque(maxlen=KEPT_HOURS))
     _needed: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_HOURS))
     _hour: list[LoadedSpan] = field(default_factory=list)
     _is_missed: bool = False  # the hour that runs
+    _running: float | None = None  # the margin that it needs, once it has missed
     _plans: deque[tuple[float, float, float]] = field(default_factory=deque)  # time, rate, rate without its margin
     _span: LoadedSpan = EMPTY
 
@@ -101,6 +123,7 @@ class Margin:
         """Takes the newest sample, and the rate that is planned for by then; only of what was planned it learns."""
         if planned <= 0:
             return
+        self.debt, self.risk = self.debt * (rules.risk / self.risk), rules.risk
         self._plans.append((sample.at, planned, planned / (1.0 + self.share)))
         since = sample.at - sample.seconds / 2
         while self._plans[0][0] < since - rules.ahead_seconds:
@@ -129,22 +152,24 @@ class Margin:
             self._is_missed = True
             self._move(rules, missed=True)
         if self._is_missed:
-            self.share = max(self.share, self._quantile([needed_margin(spans, allowed)], rules.risk))
+            self._running = needed_margin(spans, allowed)
+            self.share = max(self.share, self.scores().margin(rules.risk))
         if seconds < HOUR_SECONDS:
             return
         if not self._is_missed:
             self._move(rules, missed=False)
         self.missed.append(self._is_missed)
         self._needed.append(needed_margin(spans, allowed))
-        self._hour, self._is_missed = [], False
-        self.share = self._quantile([], rules.risk)
+        self._hour, self._is_missed, self._running = [], False, None
+        self.share = self.scores().margin(rules.risk)
+
+    def scores(self) -> MarginScores:
+        """Returns what the margin is learned from, with the hour that runs if it has missed."""
+        hours = [*self._needed, *([] if self._running is None else [self._running])]
+        needed = tuple(
+            (ago, math.ceil(need * SCORE_STEPS) / SCORE_STEPS) for ago, need in enumerate(reversed(hours)) if need > 0
+        )
+        return MarginScores(len(hours), needed, self.risk, self.debt)
 
     def _move(self, rules: MarginRules, missed: bool) -> None:
         self.debt = max(0.0, rules.risk - move_level(rules.risk - self.debt, rules.risk, missed))
-
-    def _quantile(self, running: Sequence[float], risk: float) -> float:
-        hours = [*self._needed, *running]
-        forget = 0.5 ** (1.0 / HALF_LIFE_HOURS)
-        scores = [(needed, forget ** (len(hours) - 1 - at)) for at, needed in enumerate(hours)]
-        scores.append((0.0, CALM_FACTOR / risk * forget ** len(hours)))
-        return min(MOST_MARGIN, upper_quantile(scores, risk - self.debt))

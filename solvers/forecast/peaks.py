@@ -29,6 +29,8 @@ class Forecast:
     reason: Reason
     observed: float = 0.0  # the newest rate
     noise: float = 0.0  # as a share
+    bare: float = 0.0  # what a new plan would be without a margin,
+    sure: float = 0.0  # and for the load that is surely there alone: a margin raises this
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +70,28 @@ def expect(
     if not known:
         return Forecast(max(declared, LEAST_RATE), declared, declared, "declared")
     reach = max(settings.swing_seconds + settings.smooth_seconds, *STEADY_SECONDS)
-    late = select_since(known, known[-1].at - reach)
-    calm = lower_lone_leaps(late, settings.leap, settings.witness_seconds)
+    calm = lower_lone_leaps(select_since(known, known[-1].at - reach), settings.leap, settings.witness_seconds)
     noise = noise_share(known, settings)
     is_moving = risen_seconds < settings.cooldown_seconds
     now, observed = calm[-1].at, calm[-1].rate_per_second
     low, pressing = _confident(calm, now, noise, is_moving, settings)
+    headroom, recall = _headroom(calm, settings), settings.recall_seconds
+    sure = low * (1 + headroom)
     low *= 1 + margin
-    least = max(floor, low * (1 + _headroom(calm, settings)))  # a plan that fell further would rise at once
-    recall = settings.recall_seconds
-    need = _need(calm, now, recall, least, settings)
+    bare = _need(calm, now, recall, max(floor, sure), settings)
+    need = max(bare, low * (1 + headroom))  # a plan that fell further would rise at once
     if planned > need * (1 + settings.fall_band):  # how long a swing lasts matters only where the plan may fall
         recall = recall_seconds(known, settings)
-        need = _need(calm, now, recall, least, settings)
+        bare = _need(calm, now, recall, max(floor, sure), settings)
+        need = max(bare, low * (1 + headroom))
     low = max(low, floor)
     high = max(need * (1 + settings.fall_band), low)
     if silent_seconds > settings.silent_seconds and planned > 0:
-        return Forecast(max(planned, floor), low, high, "silent", observed, noise)
+        return Forecast(max(planned, floor), low, high, "silent", observed, noise, bare, sure)
     if planned < low:
         reason: Reason = "risen"
-        trend = _trend(calm, noise, ahead_seconds, settings)
-        step = (1 + _headroom(calm, settings)) * (1 + margin)
-        rate = max(pressing, observed) * step + trend if planned > 0 else max(need, low)
+        rise = max(pressing, observed) * ((1 + headroom) * (1 + margin))
+        rate = rise + _trend(calm, noise, ahead_seconds, settings) if planned > 0 else max(need, low)
     elif (
         planned > high
         and min(risen_seconds, missed_seconds) >= settings.cooldown_seconds
@@ -100,7 +102,7 @@ def expect(
         reason, rate = "held", planned
     if rate <= floor:
         reason, rate = ("held" if planned == floor else "declared"), floor
-    return Forecast(rate, low, high, reason, observed, noise)
+    return Forecast(rate, low, high, reason, observed, noise, bare, sure)
 
 
 def expect_most(samples: Sequence[Sample], ahead_seconds: float, settings: ForecastTuning = DEFAULT) -> float:

@@ -1,4 +1,4 @@
-"""Answers what-ifs: other manifests, more GPUs, other SLOs or rates; what they would cost and move. Stores nothing."""
+"""Answers what-ifs: other manifests, GPUs, SLOs, rates or risks; what they would cost and move. Stores nothing."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from app.control.answer.whatif.wire import NoComparison, SloPriceWire, WhatIfAns
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.solve.aside import Aside
 from app.manifests.model import Manifest
+from app.manifests.quantities import MOST_RISK
 from app.problem import HttpProblem
 from app.world.declare import declare
 from app.world.write import Actor
@@ -43,6 +44,9 @@ class WhatIfRequest(BaseModel):
     add_gpu: Annotated[list[str], Field(alias="addGpu", max_length=50, description="a100=4: four more GPUs")] = []
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
     rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
+    risk: Annotated[
+        list[str], Field(max_length=100, description="0.02: the Policy's risk; shop/search=0.02: a service's")
+    ] = []
     lose_node: Annotated[
         list[str], Field(alias="loseNode", max_length=50, description="The name of a node that is gone")
     ] = []
@@ -57,6 +61,7 @@ class WhatIfRequest(BaseModel):
         list[str], Field(alias="priceSlo", max_length=100, description="Price the SLO of this service")
     ] = []
     price_slos: Annotated[bool, Field(alias="priceSlos", description="What each SLO costs per hour")] = False
+    risk_prices: Annotated[bool, Field(alias="riskPrices", description="What the fleet costs at six risks")] = False
     objective: Annotated[bool, Field(description="Plans between money, energy, carbon and accuracy")] = False
     seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, description="For both plans together")] = 6.0
     work: Annotated[
@@ -86,7 +91,7 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
         snapshot = call_solvers(lambda: questions.read_now(connection))
         known = {declared.full_name for declared in snapshot.declared if declared.kind == "Service"}
         known |= {f"{manifest.tenant}/{manifest.name}" for manifest in wanted if manifest.kind == "Service"}
-        for name in (*change.slos_ms, *change.rates, *query.price_slo):
+        for name in (*change.slos_ms, *change.rates, *change.risks, *query.price_slo):
             if name not in known:
                 near = get_close_matches(name, known, n=1)
                 meant = f"; did you mean {near[0]}?" if near else ""
@@ -103,7 +108,9 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
         from app.control.answer.whatif.question import WhatIf
 
         prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
-        return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective)
+        return WhatIf(
+            snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective, query.risk_prices
+        )
 
     comparison = questions.ask(ctx, by.principal, call_solvers(order), query.seconds)
     if "failed" in comparison:
@@ -139,8 +146,13 @@ def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfCha
         raise HttpProblem("bad-request", f"addGpu adds {sum(gpus.values())} GPUs; allowed: {MOST_GPUS} together")
     slos = {name: _ms(text) for name, text in _pairs(query.slo, "slo", SERVICE)}
     rates = {name: _rate(text) for name, text in _pairs(query.rate, "rate", SERVICE)}
+    risks = {name: _risk(text) for name, text in _pairs([text for text in query.risk if "=" in text], "risk", SERVICE)}
+    of_policy = [_risk(text) for text in query.risk if "=" not in text]
+    if len(of_policy) > 1:
+        raise HttpProblem("bad-request", f"risk is given {len(of_policy)} times for all services; allowed: once")
     gone = tuple(("Node", "", name) for name in dict.fromkeys(query.lose_node))
-    return WhatIfChange(_declare(wanted), gone, gpus, slos, rates, query.planner)
+    risk = of_policy[0] if of_policy else None
+    return WhatIfChange(_declare(wanted), gone, gpus, slos, rates, query.planner, risk, risks)
 
 
 def _declare(wanted: Sequence[Manifest]) -> tuple[DeclaredObject, ...]:
@@ -169,6 +181,14 @@ def _ms(text: str) -> float:
     value = float(match[1]) * (1000 if match[2] == "s" else 1) if match else 0.0
     if not 0 < value <= 1e7:
         raise HttpProblem("bad-request", f"slo {text[:40]!r}: allowed are times above 0, like 80ms or 1.5s")
+    return value
+
+
+def _risk(text: str) -> float:
+    value = float(text) if re.fullmatch(NUMBER, text) else 0.0
+    if not 0 < value <= MOST_RISK:
+        allowed = f"above 0 and at most {MOST_RISK:g}, like 0.05 for 5 % of hours"
+        raise HttpProblem("bad-request", f"risk {text[:40]!r}: allowed are shares of hours {allowed}")
     return value
 
 

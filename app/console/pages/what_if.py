@@ -12,9 +12,11 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Principal, may, require
 from app.api.answers.whatif import WhatIfRequest, answer_what_if
 from app.api.requests import Ctx
+from app.console.charts.risk import draw_risks
 from app.console.forms import actor_of, form_token, read_form
 from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer
+from app.control.answer.whatif.margins import describe_margins
 from app.control.answer.whatif.wire import WhatIfAnswerWire
 from app.manifests.model import Kind
 from app.problem import HttpProblem
@@ -27,7 +29,8 @@ router = APIRouter(include_in_schema=False)
 MOST_SUGGESTED = 500
 MOST_SERVICES = 100
 SHOWN_AGAIN = (400, 404, 409, 422, 503)
-EMPTY = {"service": "", "rate": "", "slo": "", "gpu": "", "count": "", "node": ""}
+RISK_SECONDS = 20.0
+EMPTY = {"risks": "", "service": "", "rate": "", "slo": "", "risk": "", "gpu": "", "count": "", "node": ""}
 
 
 @router.get("/what-if")
@@ -52,20 +55,25 @@ def ask(request: Request, ctx: Ctx, who: Viewer) -> Response:
 def _question(fields: Mapping[str, str]) -> WhatIfRequest:
     """Returns the question of the form; refuses an empty or incomplete one in the form's own words."""
     service, gpu = fields["service"], fields["gpu"]
+    if fields["risks"]:
+        return WhatIfRequest.model_validate({"riskPrices": True, "seconds": RISK_SECONDS})
     if not service and (fields["rate"] or fields["slo"]):
         raise HttpProblem("invalid", "name the service whose rate or latency changes, as TENANT/NAME")
-    if service and not (fields["rate"] or fields["slo"]):
-        raise HttpProblem("invalid", f"give another rate or another latency for {service[:130]}")
+    if service and not (fields["rate"] or fields["slo"] or fields["risk"]):
+        raise HttpProblem("invalid", f"give another rate, latency or risk for {service[:130]}")
     if bool(gpu) is not bool(fields["count"]):
         raise HttpProblem("invalid", "more GPUs need both their type and their number")
     question = {
         "rate": [f"{service}={fields['rate']}"] if fields["rate"] else [],
         "slo": [f"{service}={fields['slo']}"] if fields["slo"] else [],
+        "risk": [f"{service}={fields['risk']}" if service else fields["risk"]] if fields["risk"] else [],
         "addGpu": [f"{gpu}={fields['count']}"] if gpu else [],
         "loseNode": [fields["node"]] if fields["node"] else [],
     }
     if not any(question.values()):
-        raise HttpProblem("invalid", "give at least one change: a rate, a latency, more GPUs or the loss of a node")
+        raise HttpProblem(
+            "invalid", "give at least one change: a rate, a latency, a risk, more GPUs or the loss of a node"
+        )
     try:
         return WhatIfRequest.model_validate(question)
     except ValidationError as error:
@@ -86,7 +94,9 @@ def _show(
     return show(
         request, who, "what_if.html", at, status=refused.status if refused else 200, fields=fields, found=found,
         refused=refused, form=form_token(who) if asks else "", names=names,
-        services=found["services"][:MOST_SERVICES] if found else [], is_answer=request.method == "POST",
+        services=found["services"][:MOST_SERVICES] if found else [],
+        risks=draw_risks(prices, ctx.settings.currency) if found and (prices := found.get("riskPrices")) else None,
+        margins=describe_margins(found.get("margins", [])) if found else [], is_answer=request.method == "POST",
         currency=ctx.settings.currency,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -11,6 +11,7 @@ from agents.contract.admitted import AdmittedEntry
 from app.control.domain.desired import NodeDesired
 from app.control.domain.regret import NO_REGRETS, RegretAccounts
 from app.manifests.model import WrittenSpec
+from solvers.forecast import MarginScores
 from solvers.planning.measured import MeasuredInstance
 
 SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
@@ -79,8 +80,21 @@ class ExpectedLoad:
     output_mean: float = 0.0  # tokens of an answer
     margin: float = 0.0  # share by which the plan exceeds the load that is surely there
     risk: float = 0.0  # share of hours that the margin lets overspend their error budget
+    scores: MarginScores = field(default_factory=MarginScores)  # that the margin was learned from
+    bare_per_second: float = 0.0  # what a new plan would be made for without a margin,
+    sure_per_second: float = 0.0  # and for the load that is surely there alone: a margin raises this
     missed_hours: int = 0  # that did overspend it by load above the plan, of those known
     known_hours: int = 0
+
+    def plan_at_risk(self, risk: float) -> ExpectedLoad:
+        """Returns the load to plan for if the margin were that which the scores give at another risk."""
+        margin = self.scores.margin(risk)
+        least = [max(self.bare_per_second, self.sure_per_second * (1 + share)) for share in (self.margin, margin)]
+        more = least[1] - least[0]
+        reason = "what_if" if more else self.reason
+        return replace(
+            self, rate_per_second=max(0.0, self.rate_per_second + more), margin=margin, risk=risk, reason=reason
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,13 @@ def what_if(fleet: Planned, query: str, body: Any = None) -> Reply:
 
 def test_a_what_if_compares_and_touches_nothing(fleet: Planned) -> None:
     before = everything(fleet)
-    for query in ("addGpu=v100-16gb%3D4", "slo=shop/a%3D240ms", "rate=shop/a%3Dx2", "priceSlo=shop/a&seconds=3"):
+    for query in (
+        "addGpu=v100-16gb%3D4",
+        "slo=shop/a%3D240ms",
+        "rate=shop/a%3Dx2",
+        "risk=0.01",
+        "priceSlo=shop/a&seconds=3",
+    ):
         reply = what_if(fleet, query)
         assert reply.status == 200, reply.text
         assert reply.json["sentences"]
@@ -199,6 +205,12 @@ def test_a_what_if_compares_and_touches_nothing(fleet: Planned) -> None:
         ("slo=shop/a%3D0ms", 400),
         ("slo=shop/none%3D80ms", 404),
         ("rate=shop/a%3D-1", 400),
+        ("risk=0", 400),
+        ("risk=0.51", 400),
+        ("risk=much", 400),
+        ("risk=0.1&risk=0.2", 400),
+        ("risk=shop/a%3D1", 400),
+        ("risk=shop/none%3D0.1", 404),
         ("seconds=1000", 422),
         ("nothing=1", 400),
     ],
@@ -211,6 +223,16 @@ def test_a_what_if_that_makes_no_sense_is_refused_by_name(fleet: Planned, query:
 def test_a_what_if_says_that_a_service_is_named_with_its_tenant(fleet: Planned) -> None:
     assert "allowed: TENANT/NAME=VALUE" in what_if(fleet, "rate=a%3Dx2").text
     assert "allowed: NAME=VALUE" in what_if(fleet, "addGpu=v100-16gb").text
+
+
+def test_a_what_if_at_another_risk_says_that_no_hour_is_known_yet(fleet: Planned) -> None:
+    other = what_if(fleet, "risk=0.01&risk=shop/b%3D0.2").json
+    risks = {line["service"]: line["after"]["risk"] for line in other["margins"]}
+    assert risks == {"shop/a": 0.01, "shop/b": 0.2, "shop/c": 0.01, "lab/x": 0.01}
+    assert other["sentences"][-1].startswith("no planned rate changes: margins are learned from 0 hours")
+    assert "margins" not in what_if(fleet, "risk=0.05").json  # as it is
+    refused = what_if(fleet, "risk=0.7").json["detail"]
+    assert refused == "risk '0.7': allowed are shares of hours above 0 and at most 0.5, like 0.05 for 5 % of hours"
 
 
 def test_the_overview_says_what_services_cost_and_who_leads(fleet: Planned) -> None:

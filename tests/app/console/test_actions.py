@@ -132,6 +132,20 @@ def test_a_question_is_answered_with_three_plans_in_money_and_unserved_load(brow
         assert violations(page) == []
 
 
+def test_another_risk_is_answered_and_six_are_priced_and_drawn(browser: Browser, fleet: Planned) -> None:
+    server = fleet.server
+    with opened(browser, server, signed_in(server, server.token("operator"))) as page:
+        page.goto("/what-if")
+        page.get_by_label("Risk").fill("0.01")
+        page.get_by_role("button", name="Ask").click()
+        page.get_by_text("No planned rate changes: margins are learned from 0 hours").wait_for()
+        page.get_by_role("button", name="Price six risks").click()
+        rows = page.get_by_role("region", name="Cost by risk").locator("tbody tr th")
+        expect(rows).to_have_text([f"{share}\u202f%" for share in (1, 2, 5, 10, 20, 50)], timeout=60_000)
+        assert page.get_by_role("img", name="Cost by risk").count() == 1
+        assert violations(page) == []
+
+
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["wide", "phone"])
 def test_the_pages_of_actions_shut_nobody_out(browser: Browser, fleet: Planned, options: dict[str, Any]) -> None:
     server = fleet.server

@@ -186,8 +186,9 @@ def test_a_question_without_a_change_or_about_nothing_known_says_what_is_missing
 ) -> None:
     for fields, words in (
         ({}, "give at least one change"),
-        ({"service": "shop/a"}, "give another rate or another latency for shop/a"),
+        ({"service": "shop/a"}, "give another rate, latency or risk for shop/a"),
         ({"rate": "x2"}, "name the service"),
+        ({"risk": "0.6"}, "allowed are shares of hours above 0 and at most 0.5"),
         ({"service": "shop/a", "rate": "2x"}, "did you mean `x2`"),
         ({"node": "node-9"}, "there is no node node-9"),
         ({"gpu": "v100-16gb"}, "both their type and their number"),

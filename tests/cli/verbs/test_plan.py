@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer
 
 pytestmark = pytest.mark.slow
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +163,15 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     prices = run("what-if", "--price-slo", "shop/a", "--seconds", "3", "--work", "2")
     assert prices.lines[0].split()[:2] == ["SERVICE", "SLO"]
     assert prices.lines[1].startswith("shop/a")
+    picture = tmp_path / "prices.svg"
+    risks = run("what-if", "--risk", "a=0.5", "--risk-prices", str(picture), "--work", "2")
+    assert risks.code == 0, risks.err
+    assert [line.split()[0] for line in risks.lines[-7:]] == ["RISK", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5"]
+    drawn = ElementTree.parse(picture).getroot()
+    assert [words.text for words in drawn.iter(f"{SVG}desc")] == [
+        "GPUs cost by risk, an hour: 4.80 at 50 %, 4.80 at 20 %, 4.80 at 10 %, 4.80 at 5 %, 4.80 at 2 %, 4.80 at 1 %."
+    ]
+    assert "cannot be written" in run("what-if", "--risk-prices", f"{tmp_path}/none/prices.svg", "--work", "1").err
     assert run("what-if").code == 2
     assert run("what-if", "--add-gpu", "h100=2").code == 2
 

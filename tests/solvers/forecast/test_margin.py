@@ -17,6 +17,7 @@ from solvers.forecast.margin import (
     MOST_MARGIN,
     STEP_SHARE,
     LoadedSpan,
+    MarginScores,
     move_level,
     needed_margin,
     upper_quantile,
@@ -155,3 +156,41 @@ def test_what_was_not_planned_for_is_not_learned_from() -> None:
     margin = Margin()
     margin.add(Sample(100.0, SPAN_SECONDS, 1e6), 0.0, MarginRules())
     assert margin == Margin()
+
+
+@given(st.lists(st.floats(0.0, 2.0), max_size=60), st.floats(0.0, 0.05), st.floats(0.001, 0.5), st.floats(0.001, 0.5))
+@settings(max_examples=scaled(300, 25), deadline=None)
+def test_a_smaller_risk_never_has_a_smaller_margin(needs: list[float], debt: float, one: float, other: float) -> None:
+    needed = tuple((ago, need) for ago, need in enumerate(needs) if need > 0)
+    scores = MarginScores(len(needs), needed, 0.05, debt)
+    assert 0.0 <= scores.margin(max(one, other)) <= scores.margin(min(one, other)) <= MOST_MARGIN
+
+
+def test_scores_are_those_of_the_hours_that_needed_a_margin() -> None:
+    rules, margin = MarginRules(0.2), Margin()
+    counted(margin, rules, 6, lambda margin, _: 120.0 if len(margin.missed) in (1, 4) else 90.0)
+    scores = margin.scores()
+    assert scores.hours == 6
+    assert [ago for ago, _ in scores.needed] == [1, 4]
+    assert all(need == pytest.approx(120.0 * 0.98 / 100.0 - 1.0, abs=1e-3) for _, need in scores.needed)
+    assert scores.margin(0.2) == margin.share
+    assert scores.margin(0.5) <= margin.share <= scores.margin(0.01)
+
+
+def test_at_another_risk_the_debt_is_in_proportion_and_scores_have_told_the_margin() -> None:
+    margin, at = Margin(), 0.0
+
+    def play(rules: MarginRules, factor: float) -> None:
+        nonlocal at
+        for _ in range(SPANS_AN_HOUR):
+            at += SPAN_SECONDS
+            planned = 100.0 * (1 + margin.share)
+            margin.add(Sample(at, SPAN_SECONDS, planned * factor * SPAN_SECONDS), planned, rules)
+
+    for hour in range(12):
+        play(MarginRules(0.2), 1.2 if hour % 3 == 1 else 0.9)
+    debt, told = margin.debt, margin.scores().margin(0.02)
+    assert debt > 0.01
+    play(MarginRules(0.02), 0.9)
+    assert margin.debt == pytest.approx(debt / 10 - 0.01 * 0.02)
+    assert margin.share == pytest.approx(told, abs=0.02)

@@ -1,12 +1,12 @@
-"""Applies a what-if to a snapshot: other manifests, GPUs, SLOs, rates, another planner. Everything else stays."""
+"""Applies a what-if to a snapshot: manifests, GPUs, SLOs, rates, risks, a planner. Everything else stays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
-from app.control.domain.specs import gpu_count, gpu_type_of, rate_per_second
+from app.control.domain.specs import gpu_count, gpu_type_of, rate_per_second, risk_of
 
 CORES, MEMORY_GIB = 16, 128  # for each GPU of a type that the fleet does not have
 PREFIX = "what-if"
@@ -34,12 +34,14 @@ class WhatIfChange:
     slos_ms: Mapping[str, float] = field(default_factory=dict)  # by service
     rates: Mapping[str, RateChange] = field(default_factory=dict)  # by service
     planner: str = ""  # instead of the policy's
+    risk: float | None = None  # instead of the policy's
+    risks: Mapping[str, float] = field(default_factory=dict)  # by service, instead of its own or the policy's
 
     @property
     def services(self) -> frozenset[str]:
         """Returns the services that the change names."""
         stated = {known.full_name for known in self.declared if known.kind == "Service"}
-        return frozenset(stated | self.slos_ms.keys() | self.rates.keys())
+        return frozenset(stated | self.slos_ms.keys() | self.rates.keys() | self.risks.keys())
 
 
 def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
@@ -64,9 +66,12 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
         known = expected.get(name)
         now = known.rate_per_second if known else rate_per_second(service.spec)
         expected[name] = _expect(now * rate.times if rate.per_second is None else rate.per_second)
-    if change.planner:
-        policy = world.get(("Policy", "", "default"), DeclaredObject("Policy", "", "default", {}))
-        _put(world, policy, {"planner": change.planner})
+    if of_policy := {name: value for name in ("planner", "risk") if (value := getattr(change, name))}:
+        _put(world, _policy(world), of_policy)
+    for name, risk in change.risks.items():
+        _put(world, _service(world, name), {"risk": risk})
+    other = {name: risk for name, risk in _find_other_risks(snapshot, world) if name not in change.rates}
+    expected |= {name: load.plan_at_risk(other[name]) for name, load in expected.items() if name in other}
     for gpu_type, count in change.gpus.items():
         for node in _more(world, gpu_type, count):
             world["Node", "", node.name] = node
@@ -79,6 +84,23 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
 
 def _expect(per_second: float) -> ExpectedLoad:
     return ExpectedLoad(per_second, per_second, per_second, reason="what_if")
+
+
+def _find_other_risks(
+    snapshot: Snapshot, world: Mapping[tuple[str, str, str], DeclaredObject]
+) -> Iterator[tuple[str, float]]:
+    """Yields the services whose risk the changed world states otherwise, and that risk."""
+    before = {(line.kind, line.tenant, line.name): line for line in snapshot.declared}
+    policies = [_policy(each).spec for each in (before, world)]
+    for key, service in world.items():
+        if key[0] == "Service" and key in before:
+            old, new = (risk_of(each[key].spec, policy) for each, policy in zip((before, world), policies, strict=True))
+            if new != old:
+                yield service.full_name, new
+
+
+def _policy(world: Mapping[tuple[str, str, str], DeclaredObject]) -> DeclaredObject:
+    return world.get(("Policy", "", "default"), DeclaredObject("Policy", "", "default", {}))
 
 
 def _service(world: Mapping[tuple[str, str, str], DeclaredObject], name: str) -> DeclaredObject:

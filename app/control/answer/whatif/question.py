@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import cast
 
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, read_in_force
 from app.control.answer.whatif.front import objective_front, wire
+from app.control.answer.whatif.margins import compare_margins, describe_margins
 from app.control.answer.whatif.prices import price_slos
+from app.control.answer.whatif.risks import RISKS, price_risks
 from app.control.answer.whatif.wire import (
     NoComparison,
     ObjectivePointWire,
@@ -47,6 +50,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
     prices_of: Sequence[str] | None = None  # services whose SLOs are priced; empty: all, as long as time is left
     with_plan: bool = False
     with_front: bool = False  # plans between money, energy and accuracy
+    with_risks: bool = False  # what a few risks cost
 
     def answered(self) -> WhatIfAnswerWire | NoComparison:
         """Returns the comparison on the wire; `failed` says why there is none."""
@@ -60,6 +64,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
         deadline = began + self.seconds
         same = self.change == WhatIfChange()
         share = 2 + 2 * (self.prices_of is not None) + FRONT_SHARE * self.with_front
+        share += len(RISKS) * self.with_risks
         each = max(LEAST_SECONDS, self.seconds / share)
         changed = apply_change(self.snapshot, self.change)
         asked, today = formulate(changed), formulate(self.snapshot)
@@ -80,13 +85,18 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
             before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
             after = after.or_better(before.plan).or_better(self._adapt(then, before.plan))
         compared, now_costs = compare(before, after, self.change.services), read_in_force(today)
+        margins = compare_margins(self.snapshot, changed)
         rest = {
             "inForce": now_costs,
             "seconds": time.monotonic() - began,
             "notKept": [{"service": name, "reason": asked.shortages[name]} for name in sorted(asked.shortages)],
-            "sentences": describe_comparison(compared, now_costs, asked.shortages),
+            "sentences": [*describe_comparison(compared, now_costs, asked.shortages), *describe_margins(margins)],
         }
         comparison = cast(WhatIfAnswerWire, {**compared, **rest})
+        if margins:
+            comparison["margins"] = margins
+        if self.with_risks:
+            comparison["riskPrices"] = list(price_risks(changed, partial(self._solve, each), self._adapt))
         if self.prices_of is not None:
             comparison["sloPrices"] = self._prices(then, deadline)
             wanted = self.prices_of or then.services
@@ -109,10 +119,11 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
         return solve_order(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
 
     def _front(self, problem: Problem, snapshot: Snapshot, seconds: float) -> list[ObjectivePointWire]:
-        def solve(some: Problem) -> Plan | None:
-            return solve_order(Solve(some, seconds, self.work, self.seed)).plan
-
+        solve = partial(self._solve, seconds)
         return wire(objective_front(problem, policy_spec(snapshot.declared), snapshot.at, solve))
+
+    def _solve(self, seconds: float, problem: Problem) -> Plan | None:
+        return solve_order(Solve(problem, seconds, self.work, self.seed)).plan
 
     def _prices(self, problem: Problem, deadline: float) -> list[SloPriceWire]:
         fresh = replace(problem, state=None, jobs={})

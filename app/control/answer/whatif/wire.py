@@ -78,11 +78,37 @@ class ObjectivePointWire(TypedDict):
     bound: float | None
 
 
+class MarginSideWire(TypedDict):
+    """What a service is planned for at a risk, and the margin that it has learned for it."""
+
+    risk: float
+    margin: float
+    ratePerSecond: float
+
+
+class MarginChangeWire(TypedDict):
+    """A service whose risk is another one; margins are learned from so many hours."""
+
+    service: str
+    before: MarginSideWire
+    after: MarginSideWire
+    knownHours: int
+
+
 class NotKeptServiceWire(TypedDict):
     """A service whose promise cannot be kept, and why."""
 
     service: str
     reason: str
+
+
+class RiskPriceWire(TypedDict):
+    """What the GPUs of the cheapest plan cost an hour at a risk of the Policy, and the rates that it is made for."""
+
+    risk: float
+    resourceCost: float
+    plannedPerSecond: float
+    unservedPerSecond: float
 
 
 class SloAmountWire(TypedDict):
@@ -110,6 +136,8 @@ class WhatIfAnswerWire(ComparedPlansWire, TypedDict):
     seconds: float
     notKept: list[NotKeptServiceWire]
     sentences: list[str]
+    margins: NotRequired[list[MarginChangeWire]]
+    riskPrices: NotRequired[list[RiskPriceWire]]
     sloPrices: NotRequired[list[SloPriceWire]]
     notPriced: NotRequired[int]
     front: NotRequired[list[ObjectivePointWire]]

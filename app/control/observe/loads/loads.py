@@ -225,6 +225,7 @@ class Loads:
             found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason,
             window.bursts.variation, window.bursts.burstiness,
             margin=window.margin.share, risk=window.margin_rules.risk,
+            scores=window.margin.scores(), bare_per_second=found.bare, sure_per_second=found.sure,
             missed_hours=sum(window.margin.missed), known_hours=len(window.margin.missed),
         )  # fmt: skip
 

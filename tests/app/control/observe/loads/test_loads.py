@@ -37,6 +37,22 @@ def test_nodes_rates_add_up() -> None:
     assert recent.rate_per_second == pytest.approx(30)
 
 
+def test_a_snapshot_holds_the_scores_that_its_margin_was_learned_from() -> None:
+    loads = Loads()
+    loads.set_slos({SEARCH: 50.0}, {SEARCH: 99.0}, {SEARCH: MarginRules(0.2, 0.01)})
+    rates = [20.0 * (1.5 if second % 1800 > 1500 else 1.0) for second in range(4 * 3600)]
+    for begin in range(0, 4 * 3600, 60):
+        run(loads, begin, begin + 60, rates.__getitem__)
+        loads.expect({SEARCH: 20.0}, {SEARCH: 20.0}, {SEARCH: 50.0}, at(begin + 60), {})
+    known = loads.expect({SEARCH: 20.0}, {SEARCH: 20.0}, {SEARCH: 50.0}, at(4 * 3600), {})[SEARCH]
+    assert known.margin > 0
+    assert known.scores.margin(known.risk) == known.margin
+    assert known.plan_at_risk(known.risk).rate_per_second == known.rate_per_second
+    rare, often = known.plan_at_risk(0.01), known.plan_at_risk(0.5)
+    assert often.rate_per_second <= known.rate_per_second <= rare.rate_per_second
+    assert often.margin <= known.margin <= rare.margin
+
+
 def test_where_a_gateway_speaks_of_a_service_nodes_do_not_count() -> None:
     loads = Loads()
     loads.set_slos({SEARCH: 50.0}, {SEARCH: 98.0})
