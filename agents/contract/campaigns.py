@@ -7,10 +7,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from agents.contract.fields import Amount, Count, GpuIndex, Identifier, Moment, Name, Reason, Sentence
+from agents.contract.runtimes import OwnProbe, OwnRuntime
 
 MOST_NEIGHBOURS = 3  # of the measured copy, at once
 MOST_NEIGHBOUR_MODELS = 8  # of one campaign
 MOST_SETTINGS = 256  # that one campaign measures
+OWN = "own"  # in place of a template's name: agents that know none but templates refuse it by that
 
 
 class BesideSetting(Struct, rename="camel", gc=False, frozen=True, forbid_unknown_fields=True):
@@ -52,6 +54,8 @@ class ProfilingTask(Struct, rename="camel", omit_defaults=True, gc=False):
     setting: CopySetting
     attempt: Annotated[int, Meta(ge=1, le=100)] = 1  # at this setting; a failure names it, and so counts once
     args: dict[str, str | int | float | bool] | None = None
+    runtime: OwnRuntime | None = None  # in place of a template: the user's own image or command
+    example: OwnProbe | None = None  # a request that such a server can answer
     locks_clock: bool = False  # the clock is part of what is measured, and not just the GPU's highest
     beside: Annotated[tuple[NeighbourCopy, ...], Meta(max_length=MOST_NEIGHBOURS)] = ()  # each alone, then all at once
     accuracy: Annotated[float, Meta(gt=0, le=1)] = 0.04

@@ -127,7 +127,7 @@ class Filler:
 
     def _fill_form(self, instance: AssignedInstance, builtin: Builtin) -> Filled | ArgumentRefused:
         if instance.runtime is not None:
-            return fill_own(self._allow_list, instance.runtime, builtin, self._kind, bool(instance.service))
+            return fill_own(self._allow_list, instance.runtime, builtin, self._kind, not instance.job)
         template = self._templates.get(instance.template)
         if template is None:
             offered = ", ".join(sorted(self._templates)) or "none"

@@ -60,8 +60,9 @@ def warm_copy(
         task.gpu,
         model=task.model,
         variant=task.variant,
-        template=task.template,
+        template="" if task.runtime else task.template,
         args=task.args,
+        runtime=task.runtime,
         sm_percent=setting.sm_percent,
         memory_gib=gpu.memory_gib / (1 + len(task.beside)),
         batch=Frame(setting.batch, setting.batch, setting.batch),
@@ -97,8 +98,10 @@ def _step(context: StartContext, seat: ProfilingSeat) -> NodeCopy | None:
         raise CopyFailed("device_trouble", str(error)) from error
 
 
-def ask_example(warm: WarmCopy, seat: ProfilingSeat) -> ExampleRequest:
-    """Returns a request that the copy can answer. Raises CopyFailed."""
+def ask_example(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat) -> ExampleRequest:
+    """Returns a request that the copy can answer: of a user's own server that of its manifest. Raises CopyFailed."""
+    if task.example is not None:
+        return ExampleRequest(task.example.path, task.example.body.encode(), method=task.example.method)
     probe = warm.filled.example
     if probe is None:
         template = warm.filled.template

@@ -19,11 +19,12 @@ class ExampleRequest:
     path: str
     body: bytes
     kind: str = JSON
+    method: str = "POST"
 
     def spell(self, host: str, port: int) -> bytes:
         """Returns the whole HTTP request as it is sent."""
         named = f"[{host}]" if ":" in host else host
-        lines = [f"POST {self.path} HTTP/1.1", f"Host: {named}:{port}", f"Content-Type: {self.kind}"]
+        lines = [f"{self.method} {self.path} HTTP/1.1", f"Host: {named}:{port}", f"Content-Type: {self.kind}"]
         lines += [f"Content-Length: {len(self.body)}", "", ""]
         return "\r\n".join(lines).encode("ascii") + self.body
 

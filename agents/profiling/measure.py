@@ -85,7 +85,7 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
 def time_copy(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Callable[[float], None]) -> BatchTimes:
     """Times the batches of a warm copy in a closed loop. Raises CopyFailed; `each` may raise Interrupted."""
     filled, port = warm.filled, warm.copy.port
-    example = ask_example(warm, seat)
+    example = ask_example(task, warm, seat)
     effort = TimingEffort(task.accuracy, task.least_seconds, task.most_seconds)
     try:
         request = example.spell(seat.host, port)

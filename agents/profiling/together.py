@@ -73,7 +73,7 @@ def measure_together(task: ProfilingTask, seat: ProfilingSeat, why_stop: Callabl
         copies = []
         for place, part in enumerate(_parts(task)):
             warm = stack.enter_context(warm_copy(part, gpu, seat, check, place))
-            example = ask_example(warm, seat)
+            example = ask_example(part, warm, seat)
             request = example.spell(seat.host, warm.copy.port)
             copies.append(BusyCopy(part, warm, request))
         alone = [_measure_busy([copy], task, seat, check)[0] for copy in copies]

@@ -97,6 +97,8 @@ def _task(campaign: Campaign, setting: CopySetting, sequence: int) -> ProfilingT
         setting,
         _attempt(campaign, setting),
         request.args,
+        request.runtime,
+        request.example,
         locks_clock=len({other.clock_mhz for other in request.settings}) > 1,
         beside=tuple(
             NeighbourCopy(

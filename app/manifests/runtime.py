@@ -22,8 +22,20 @@ from app.manifests.quantities import LARGEST, Name, Names, Word, rule_fault
 from app.manifests.spec import Contradiction, Spec
 
 OWN = ("image", "command")
-OWN_ONLY = ("signature", "env", "secrets", "volumes", "port", "probes", "warmup", "drain", "protocol", "paths")
-SERVER_ONLY = ("port", "probes", "warmup", "drain", "protocol", "paths")
+OWN_ONLY = (
+    "signature",
+    "env",
+    "secrets",
+    "volumes",
+    "port",
+    "probes",
+    "warmup",
+    "example",
+    "drain",
+    "protocol",
+    "paths",
+)
+SERVER_ONLY = ("port", "probes", "warmup", "example", "drain", "protocol", "paths")
 _IMAGE = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}(@sha256:[0-9a-f]{64})?")
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/]{86}==")
 _FIXED_PROGRAM = "{python} or an absolute path, such as /opt/shop/bin/serve"
@@ -148,6 +160,7 @@ class RuntimeSpec(Spec):
     )
     probes: ProbesSpec | None = Field(None, description="How the node sees that it is up")
     warmup: ProbeSpec | None = Field(None, description="A first request; 2xx: it has computed once and is warm")
+    example: ProbeSpec | None = Field(None, description="A request as callers send it, with which campaigns measure it")
     drain: DrainSpec | None = Field(None, description="How it ends without losing a request")
     protocol: Literal["http", "openai", "grpc"] = Field("http", description="How the gateway talks to it")
     paths: Annotated[list[PathRule], Field(min_length=1, max_length=MOST_RULES)] | None = Field(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 from pydantic import Field
 from sqlalchemy import Connection
 
-from agents.contract.campaigns import MOST_NEIGHBOUR_MODELS, MOST_SETTINGS, CopySetting
+from agents.contract.admitted import AdmittedEntry, find_not_admitted
+from agents.contract.campaigns import MOST_NEIGHBOUR_MODELS, MOST_SETTINGS, OWN, CopySetting
+from agents.contract.runtimes import OwnProbe, OwnRuntime, own_runtime
 from app.api.tokens import Label, Wire
 from app.campaigns import guard
 from app.campaigns.limits import (
@@ -31,6 +35,7 @@ from app.world import declare
 
 ID_BYTES = 5
 LEAST_SECONDS = 3.0
+BATCH_PLACEHOLDERS = ("{batch}", "{maxBatch}")
 CLOSED = {"cordon": "is cordoned", "drain": "is being drained"}  # what an operator has done to keep campaigns off
 MOST_NEIGHBOUR_SETTINGS = 2000
 Batches = Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1, max_length=32)]
@@ -72,24 +77,29 @@ def campaign_draft(connection: Connection, wanted: CampaignBody) -> CampaignDraf
     gpu_type = _read_declared(connection, Kind.GPU_TYPE, str(node.spec["gpuType"]))
     neighbours = [_neighbour(connection, node, gpu_type.name, name) for name in wanted.neighbours]
     if neighbours:
+        _check_counted(wanted.model, variant["name"], runtime)
         _check_profile(connection, wanted.model, variant["name"], gpu_type.name)
+    own = own_runtime(runtime)
     request = CampaignRequest(
-        runtime["template"],
-        runtime.get("args", {}),
-        _settings(wanted, _clocks(gpu_type, wanted.clocks_mhz)),
+        OWN if own else runtime["template"],
+        {} if own else runtime.get("args", {}),
+        _settings(wanted, _clocks(gpu_type, wanted.clocks_mhz), own),
         wanted.accuracy,
         wanted.most,
         wanted.least_seconds,
         neighbours=tuple(neighbours),
+        runtime=own,
+        example=msgspec.convert(runtime["example"], OwnProbe) if own else None,
     )
     id_, gpu = f"c-{secrets.token_hex(ID_BYTES)}", _gpu(connection, node, wanted.gpu)
     return CampaignDraft(id_, node.name, gpu, wanted.model, variant["name"], gpu_type.name, request)
 
 
-def _settings(wanted: CampaignBody, clocks_mhz: list[int]) -> tuple[CopySetting, ...]:
-    """Returns among which settings the campaign chooses."""
+def _settings(wanted: CampaignBody, clocks_mhz: list[int], own: OwnRuntime | None) -> tuple[CopySetting, ...]:
+    """Returns among which settings the campaign chooses; of a server whose words name no batch, only batch 1."""
     if not wanted.neighbours:
-        return grid(wanted.batches or BATCHES, wanted.sm_percents or SM_PERCENTS, clocks_mhz)
+        batches: Sequence[int] = BATCHES if own is None or _names_batch(own) else (1,)
+        return grid(wanted.batches or batches, wanted.sm_percents or SM_PERCENTS, clocks_mhz)
     if wanted.clocks_mhz:
         raise HttpProblem("invalid", "beside neighbours only the highest clock is measured; leave clocksMhz out")
     batches, shares = wanted.batches or BESIDE_BATCHES, wanted.sm_percents or BESIDE_SM_PERCENTS
@@ -102,10 +112,16 @@ def _settings(wanted: CampaignBody, clocks_mhz: list[int]) -> tuple[CopySetting,
     return found
 
 
+def _names_batch(own: OwnRuntime) -> bool:
+    words = " ".join((*own.argv, *(own.env or {}).values()))
+    return any(placeholder in words for placeholder in BATCH_PLACEHOLDERS)
+
+
 def _neighbour(connection: Connection, node: StoredObject, gpu_type: str, text: str) -> NeighbourModel:
     """Returns a model to run beside the measured one."""
     model, _, name = text.partition("/")
     variant, runtime = _startable(connection, node, model, name)
+    _check_counted(model, variant["name"], runtime)
     _check_profile(connection, model, variant["name"], gpu_type)
     return NeighbourModel(model, variant["name"], runtime["template"], runtime.get("args", {}))
 
@@ -118,13 +134,29 @@ def _startable(connection: Connection, node: StoredObject, model: str, name: str
         raise HttpProblem(
             "invalid", f"variant {variant['name']} of Model {model} has no runtime, so no node can start it"
         )
-    if "template" not in runtime:
-        asked = f"variant {variant['name']} of Model {model} brings its own runtime, which campaigns do not start"
-        raise HttpProblem(
-            "invalid", f"{asked}; measure it where it runs, with gpuwright profile --url, or declare a Profile"
-        )
-    _check_template(node, runtime["template"])
+    own = own_runtime(runtime)
+    if own is None:
+        _check_template(node, runtime["template"])
+    else:
+        _check_own(node, f"variant {variant['name']} of Model {model}", own, runtime)
     return variant, runtime
+
+
+def _check_own(node: StoredObject, subject: str, own: OwnRuntime, runtime: Free) -> None:
+    """Raises HttpProblem where a campaign cannot start a user's own server, or has nothing to ask it."""
+    if "example" not in runtime:
+        raise HttpProblem("invalid", f"the runtime of {subject} has no example, a request with which it is measured")
+    refused = find_not_admitted(msgspec.convert(node.status.get("admitted") or [], list[AdmittedEntry]), own)
+    if refused:
+        raise HttpProblem(
+            "invalid", f"node {node.name} does not admit {subject}: {refused[0].field}: {refused[0].message}"
+        )
+
+
+def _check_counted(model: str, variant: str, runtime: Free) -> None:
+    if "template" not in runtime:
+        why = f"variant {variant} of Model {model} brings its own runtime, which is not known to count its batches"
+        raise HttpProblem("invalid", f"{why}; only templates are measured beside neighbours")
 
 
 def _check_profile(connection: Connection, model: str, variant: str, gpu_type: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
+from agents.contract.runtimes import OwnProbe, OwnRuntime
 from app.store.database.database import SqlRow, statement
 from app.store.plans import plan_reads
 
@@ -39,6 +40,8 @@ class CampaignRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     watched: tuple[str, ...] = ()  # services that ran on the node when it was asked for
     unserved: tuple[str, ...] = ()  # services that were not fully served even then
     neighbours: tuple[NeighbourModel, ...] = ()  # beside which the model is measured; empty: alone
+    runtime: OwnRuntime | None = None  # in place of the template
+    example: OwnProbe | None = None  # a request that such a server can answer
 
 
 class CampaignDraft(NamedTuple):
