@@ -25,6 +25,7 @@ class PlannedRate:
     declared: float
     ahead_seconds: float
     margin: float = 0.0
+    risen_margin: float = 0.0  # that is in the rate since it last rose
     observed_seconds: float = math.inf
     silent_seconds: float = 0.0
     risen_seconds: float = math.inf
@@ -70,10 +71,12 @@ def account(samples: Sequence[Sample], planned: PlannedRate) -> Headroom | None:
         need = split_need(known, recall, planned.ahead_seconds)
     unplanned = replace(planned, rate=0.0)
     bare = replace(unplanned, margin=0.0).forecast(known).rate
+    in_rise = planned.rate * planned.risen_margin / (1 + planned.risen_margin)
     whole = need.peak * (1 + need.headroom)
     wanted: tuple[tuple[Part, float], ...] = (
         ("peak", need.peak - need.arriving), ("headroom", need.peak * need.headroom), ("declared", bare - whole),
-        ("margin", unplanned.forecast(known).rate - bare), ("trend", need.trend), ("kept", math.inf),
+        ("margin", max(unplanned.forecast(known).rate - bare, in_rise)),
+        ("trend", need.trend), ("kept", math.inf),
     )  # fmt: skip
     left, parts = max(0.0, planned.rate - need.arriving), list[tuple[Part, float]]()
     for part, rate in wanted:

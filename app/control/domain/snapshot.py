@@ -83,14 +83,22 @@ class ExpectedLoad:
     scores: MarginScores = field(default_factory=MarginScores)  # that the margin was learned from
     bare_per_second: float = 0.0  # what a new plan would be made for without a margin,
     sure_per_second: float = 0.0  # and for the load that is surely there alone: a margin raises this
+    risen_margin: float | None = None  # that is in the rate since it last rose; None: it has fallen since
     missed_hours: int = 0  # that did overspend it by load above the plan, of those known
     known_hours: int = 0
 
     def plan_at_risk(self, risk: float) -> ExpectedLoad:
-        """Returns the load to plan for if the margin were that which the scores give at another risk."""
+        """Returns the load to plan for if the margin were that which the scores give at another risk.
+
+        A rate that has not fallen since it rose would have risen to another one.
+        """
         margin = self.scores.margin(risk)
-        least = [max(self.bare_per_second, self.sure_per_second * (1 + share)) for share in (self.margin, margin)]
-        more = least[1] - least[0]
+        bare = 0.0 if self.risen_margin is None else self.rate_per_second / (1 + self.risen_margin)
+        before, after = (
+            max(self.bare_per_second, self.sure_per_second * (1 + share), bare * (1 + share))
+            for share in (self.margin, margin)
+        )
+        more = after - before
         reason = "what_if" if more else self.reason
         return replace(
             self, rate_per_second=max(0.0, self.rate_per_second + more), margin=margin, risk=risk, reason=reason

@@ -50,7 +50,8 @@ def why_headroom(snapshot: Snapshot, name: str, recent: RecentLoads, price: floa
     samples = [Sample(end, step, (point.rate or 0.0) * step) for end, point in zip(ends, known, strict=True)]
     planned = PlannedRate(
         expected.rate_per_second, read_declared_rates(snapshot.declared)[name],
-        cycle_seconds(snapshot.declared) + start_seconds(snapshot.declared)[name], expected.margin,
+        cycle_seconds(snapshot.declared) + start_seconds(snapshot.declared)[name],
+        expected.margin, expected.risen_margin or 0.0,
         expected.observed_seconds + max(0.0, now - snapshot.at.timestamp()), max(0.0, now - ends[-1]),
         now - max(_find_rises(known), default=-math.inf),
         now - max(_find_misses(known, slo_percentile(service.spec) / 100.0), default=-math.inf),

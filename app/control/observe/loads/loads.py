@@ -42,6 +42,7 @@ class _LastForecast:
     declared: float
     risen_at: float
     missed_at: float  # the last forecast before which the SLO was missed
+    risen_margin: float | None  # of the last rise, if the rate has not fallen since
 
 
 class Loads:
@@ -190,9 +191,9 @@ class Loads:
     def _expect(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
         window = self._window(service)
         before = self._forecasts.get(service)
-        base, risen_at, missed_at = planned, -math.inf, -math.inf
+        base, risen_at, missed_at, risen_margin = planned, -math.inf, -math.inf, None
         if before is not None:
-            risen_at, missed_at = before.risen_at, before.missed_at
+            risen_at, missed_at, risen_margin = before.risen_at, before.missed_at, before.risen_margin
             if declared > before.declared:
                 window.observed_seconds = 0.0  # its owner knows of load to come
             # A plan that was held back or only shown changes nothing here; a rate planned elsewhere is the new base.
@@ -220,13 +221,15 @@ class Loads:
         found = raise_by_outlook(window.outlook, found, base)
         if found.rate > base > 0:
             risen_at = now
-        self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at, missed_at)
+        if found.rate != base:
+            risen_margin = window.margin.share if found.reason == "risen" and base > 0 else None
+        self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at, missed_at, risen_margin)
         return ExpectedLoad(
             found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason,
             window.bursts.variation, window.bursts.burstiness,
             margin=window.margin.share, risk=window.margin_rules.risk,
             scores=window.margin.scores(), bare_per_second=found.bare, sure_per_second=found.sure,
-            missed_hours=sum(window.margin.missed), known_hours=len(window.margin.missed),
+            risen_margin=risen_margin, missed_hours=sum(window.margin.missed), known_hours=len(window.margin.missed),
         )  # fmt: skip
 
 

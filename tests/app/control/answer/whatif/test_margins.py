@@ -17,7 +17,7 @@ from solvers.forecast import MarginScores
 from tests.app.control.answer.whatif.worlds import snapshot
 
 SEARCH, ADS = "shop/search", "shop/ads"
-SCORES = MarginScores(20, ((3, 0.3), (4, 0.3), (5, 0.2)))
+SCORES = MarginScores(20, ((5, 0.2), (10, 0.3), (11, 0.3)))  # .2 at a risk of .05, .3 at .01, 0 at .5
 LEARNED = ExpectedLoad(
     130.0, reason="held", margin=0.2, risk=0.05, scores=SCORES, bare_per_second=110.0, sure_per_second=105.0
 )
@@ -36,6 +36,13 @@ def policy(**spec: Any) -> DeclaredObject:
 def test_a_plan_differs_by_what_the_margin_adds_to_the_load_that_is_surely_there() -> None:
     assert LEARNED.plan_at_risk(0.5).rate_per_second == pytest.approx(130.0 - (105.0 * 1.2 - 110.0))
     assert LEARNED.plan_at_risk(0.01).rate_per_second == pytest.approx(130.0 + 105.0 * 0.1)
+
+
+def test_a_rate_that_has_not_fallen_since_it_rose_would_have_risen_to_another() -> None:
+    risen = replace(LEARNED, risen_margin=0.2)
+    assert risen.plan_at_risk(0.01).rate_per_second == pytest.approx(130.0 * 1.3 / 1.2)
+    assert risen.plan_at_risk(0.5).rate_per_second == pytest.approx(110.0)  # what the highest minute of late needs
+    assert risen.plan_at_risk(0.05).rate_per_second == 130.0
 
 
 def test_the_policys_risk_is_that_of_all_services_but_those_with_their_own(world: Snapshot) -> None:

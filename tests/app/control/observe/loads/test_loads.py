@@ -47,6 +47,7 @@ def test_a_snapshot_holds_the_scores_that_its_margin_was_learned_from() -> None:
     known = loads.expect({SEARCH: 20.0}, {SEARCH: 20.0}, {SEARCH: 50.0}, at(4 * 3600), {})[SEARCH]
     assert known.margin > 0
     assert known.scores.margin(known.risk) == known.margin
+    assert known.risen_margin is not None  # each wave has its rise
     assert known.plan_at_risk(known.risk).rate_per_second == known.rate_per_second
     rare, often = known.plan_at_risk(0.01), known.plan_at_risk(0.5)
     assert often.rate_per_second <= known.rate_per_second <= rare.rate_per_second
