@@ -139,6 +139,7 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             yield f"after the change no plan can cost less than {number(after['bound'])} an hour"
     if "sloPrices" in answer:
         _prices(answer["sloPrices"])
+        _percentiles(answer["sloPrices"])
         if left := answer.get("notPriced"):
             services = "1 service is" if left == 1 else f"{left} services are"
             yield f"{services} not priced: the time was up (--seconds, at most {LONGEST_SECONDS})"
@@ -176,6 +177,17 @@ def _prices(prices: list[dict[str, Any]]) -> None:
     )  # fmt: skip
 
 
+def _percentiles(prices: list[dict[str, Any]]) -> None:
+    """Prints what the SLOs of named services cost at other percentiles."""
+    rows = [
+        [service["service"], f"{price['percentile']:g}", _price(price["costsPerHour"]),
+         "yes" if price["isMeasured"] else "no"]
+        for service in prices for price in service.get("percentiles", ())
+    ]  # fmt: skip
+    if rows:
+        OutputTable(["SERVICE", "PERCENTILE", "COSTS/H", "MEASURED"]).rows(rows)
+
+
 def _risk_prices(prices: list[dict[str, Any]]) -> None:
     OutputTable(["RISK", "COSTS/H", "PLANNED/S", "UNSERVED/S"]).rows(
         [
@@ -187,7 +199,7 @@ def _risk_prices(prices: list[dict[str, Any]]) -> None:
 
 
 def _draw_risks(prices: list[RiskPriceWire], name: str) -> None:
-    from app.console.charts.risk import draw_risks
+    from app.console.charts.prices import draw_risks
     from cli.views.drawings import write_svg
 
     if not prices:

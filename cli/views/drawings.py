@@ -9,6 +9,7 @@ CHART_BOX, BOX_WITH_TITLE = "0 0 600 206", "0 -26 600 232"
 STYLE = (
     "text{font:14px sans-serif;fill:#555}.v{text-anchor:end}.h{text-anchor:middle}.grid{stroke:#ccc;fill:none}"
     ".line{fill:none;stroke:#1f5fa8;stroke-width:2.4;stroke-linecap:round;stroke-linejoin:round}"
+    ".guess{stroke-dasharray:7 5}"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Annotated, Literal
 
@@ -26,6 +27,7 @@ from app.control.solve.aside import Aside
 from app.manifests.model import Manifest
 from app.manifests.quantities import MOST_RISK
 from app.problem import HttpProblem
+from app.store.fleet import loads
 from app.world.declare import declare
 from app.world.write import Actor
 
@@ -33,6 +35,7 @@ router = TypedRouter(prefix="/api/v1/whatif", tags=["whatif"])
 
 MOST_SECONDS = 40.0
 PRICE_SECONDS = 10.0
+MEASURED_WITHIN = timedelta(hours=1)
 MOST_GPUS = 10_000
 SERVICE = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?/[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
@@ -85,7 +88,7 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
     require(by.principal, Noun.WHAT_IF, AccessVerb.WRITE)
     change = _parse_change(query, wanted)
 
-    def read(connection: Connection) -> Snapshot:
+    def read(connection: Connection) -> tuple[Snapshot, dict[str, float]]:
         if wanted:
             declare(connection, by, wanted, dry_run=True, currency=ctx.settings.currency)
         snapshot = call_solvers(lambda: questions.read_now(connection))
@@ -100,16 +103,25 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
         for _, _, name in change.gone:
             if name not in nodes:
                 raise HttpProblem("not-found", f"there is no node {name}")
-        return snapshot
+        return snapshot, _count_answers(connection) if query.price_slo else {}
 
-    snapshot = ctx.database.read(read)
+    snapshot, measured = ctx.database.read(read)
 
     def order() -> Aside[WhatIfAnswerWire | NoComparison]:
         from app.control.answer.whatif.question import WhatIf
 
         prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
         return WhatIf(
-            snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective, query.risk_prices
+            snapshot,
+            change,
+            query.seconds,
+            query.work,
+            0,
+            prices,
+            query.plan,
+            query.objective,
+            query.risk_prices,
+            measured,
         )
 
     comparison = questions.ask(ctx, by.principal, call_solvers(order), query.seconds)
@@ -121,17 +133,26 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
 def slo_price(ctx: Context, who: Principal, service: str) -> SloPriceWire | None:
     """Returns what the SLO of a service costs per hour, and a tenth shorter and longer; None if time ran out."""
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
-    snapshot = ctx.database.read(lambda connection: call_solvers(lambda: questions.read_now(connection)))
+
+    def read(connection: Connection) -> tuple[Snapshot, dict[str, float]]:
+        return call_solvers(lambda: questions.read_now(connection)), _count_answers(connection)
+
+    snapshot, measured = ctx.database.read(read)
 
     def order() -> Aside[WhatIfAnswerWire | NoComparison]:
         from app.control.answer.whatif.question import WhatIf
 
-        return WhatIf(snapshot, WhatIfChange(), PRICE_SECONDS, None, 0, (service,))
+        return WhatIf(snapshot, WhatIfChange(), PRICE_SECONDS, None, 0, (service,), measured=measured)
 
     comparison = questions.ask(ctx, who, call_solvers(order), PRICE_SECONDS)
     if "failed" in comparison:
         raise _refuse(comparison)
     return next(iter(comparison["sloPrices"]), None)
+
+
+def _count_answers(connection: Connection) -> dict[str, float]:
+    """Returns by service how many answers were timed in the last hour."""
+    return {window.service: window.answers for window in loads.answers_within(connection, MEASURED_WITHIN)}
 
 
 def _refuse(none: NoComparison) -> HttpProblem:

@@ -1,40 +1,75 @@
-"""Draws what a fleet costs at each risk, the smaller one to the right. Pure."""
+"""Draws what a promise costs: a fleet at each risk, a service at each percentile; the strictest is right. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from math import log
 
 from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TOP, ChartDrawing, LegendLine
 from app.console.charts.scales import value_axis
 from app.console.wording import money
-from app.control.answer.whatif.wire import RiskPriceWire
+from app.control.answer.whatif.wire import PercentilePriceWire, RiskPriceWire
+
+GUESS = "guess"  # the look of a line to prices of promises that nothing measured
+
+
+@dataclass(frozen=True, slots=True)
+class PromisePrice:
+    """What a promise costs an hour that leaves out this share, of hours or of requests."""
+
+    share: float
+    words: str
+    cost: float
+    is_measured: bool = True
 
 
 def draw_risks(prices: Sequence[RiskPriceWire], currency: str = "") -> ChartDrawing:
-    """Draws a line through the prices, of which there is at least one; risks are placed by their logarithms."""
-    points = sorted(prices, key=lambda price: -price["risk"])
-    axis = value_axis([price["resourceCost"] for price in points], None, None)
-    most, least = points[0]["risk"], points[-1]["risk"]
+    """Draws the prices of risks, of which there is at least one."""
+    points = [PromisePrice(price["risk"], f"{100 * price['risk']:g} %", price["resourceCost"]) for price in prices]
+    return _draw("risk", "Cost by risk", "GPUs of the fleet", points, currency)
+
+
+def draw_percentiles(prices: Sequence[PercentilePriceWire], currency: str = "") -> ChartDrawing:
+    """Draws the prices of percentiles, of which there is at least one; the line is dashed where none measured them."""
+    points = [
+        PromisePrice(
+            1.0 - price["percentile"] / 100.0, f"p{price['percentile']:g}", price["costsPerHour"]["gpus"],
+            price["isMeasured"],
+        )
+        for price in prices
+    ]  # fmt: skip
+    return _draw("percentile", "Cost by percentile", "GPUs of its SLO", points, currency)
+
+
+def _draw(name: str, title: str, what: str, prices: Sequence[PromisePrice], currency: str) -> ChartDrawing:
+    points = sorted(prices, key=lambda price: -price.share)
+    axis = value_axis([price.cost for price in points], None, None)
+    most, least = points[0].share, points[-1].share
     places = [
         (
-            LEFT + (RIGHT - LEFT) * (log(most / price["risk"]) / log(most / least) if most > least else 0.5),
-            BOTTOM - (BOTTOM - TOP) * axis.place(price["resourceCost"]),
+            LEFT + (RIGHT - LEFT) * (log(most / price.share) / log(most / least) if most > least else 0.5),
+            BOTTOM - (BOTTOM - TOP) * axis.place(price.cost),
         )
         for price in points
     ]
-    path = "".join(f"{'L' if at else 'M'}{x:.1f} {y:.1f}h0" for at, (x, y) in enumerate(places))
-    costs = [money(price["resourceCost"]) for price in points]
-    words = [f"{100 * price['risk']:g} %" for price in points]
+    known = len(list(takewhile(lambda price: price.is_measured, points)))
+    paths = [("line t0", _path(places[:known])), (f"line t0 {GUESS}", _path(places[max(0, known - 1) :]))]
+    costs = [money(price.cost) for price in points]
     unit = f"{currency} an hour" if currency else "an hour"
-    steps = ", ".join(f"{cost} at {risk}" for cost, risk in zip(costs, words, strict=True))
+    steps = ", ".join(f"{cost} at {price.words}" for cost, price in zip(costs, points, strict=True))
     return ChartDrawing(
-        id="risk", title="Cost by risk", unit=unit, note="", sentence=f"GPUs cost by risk, {unit}: {steps}.",
+        id=name, title=title, unit=unit, note="", sentence=f"{what} cost, {unit}: {steps}.",
         is_empty=False, is_stacked=False,
         value_ticks=tuple(
             (round(BOTTOM - (BOTTOM - TOP) * axis.place(tick), 1), axis.label(tick)) for tick in axis.ticks
         ),
-        time_ticks=tuple((round(x, 1), text) for (x, _), text in zip(places, words, strict=True)),
-        paths=(("line t0", path),),
-        legend=(LegendLine("t0", "GPUs", f"{costs[0]} at {words[0]} to {costs[-1]} at {words[-1]} of hours"),),
+        time_ticks=tuple((round(x, 1), price.words) for (x, _), price in zip(places, points, strict=True)),
+        paths=tuple(path for path in paths[: 1 if known == len(points) else 2] if path[1]),
+        legend=(LegendLine("t0", what, f"{costs[0]} at {points[0].words} to {costs[-1]} at {points[-1].words}"),),
     )  # fmt: skip
+
+
+def _path(places: Sequence[tuple[float, float]]) -> str:
+    return "".join(f"{'L' if at else 'M'}{x:.1f} {y:.1f}h0" for at, (x, y) in enumerate(places))

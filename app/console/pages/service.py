@@ -16,6 +16,7 @@ from app.api.plans import plan_wire
 from app.api.plans.plan_wire import PlanHeadWire
 from app.api.requests import Ctx
 from app.console.charts.drawing import TimeChart
+from app.console.charts.prices import draw_percentiles
 from app.console.charts.ranges import read_range
 from app.console.charts.reading import read_service_charts
 from app.console.charts.section import draw_section
@@ -113,8 +114,10 @@ def price_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str) 
         price = whatif.slo_price(ctx, who, f"{tenant}/{name}")
     except HttpProblem as problem:
         refused = problem.detail
+    percentiles = price.get("percentiles", []) if price else []
     return show(
-        request, who, "price.html", at, name=f"{tenant}/{name}", price=price, refused=refused,
+        request, who, "price.html", at, name=f"{tenant}/{name}", price=price, refused=refused, percentiles=percentiles,
+        drawing=draw_percentiles(percentiles, ctx.settings.currency) if percentiles else None,
         currency=ctx.settings.currency,
     )  # fmt: skip
 

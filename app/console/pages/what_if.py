@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Principal, may, require
 from app.api.answers.whatif import WhatIfRequest, answer_what_if
 from app.api.requests import Ctx
-from app.console.charts.risk import draw_risks
+from app.console.charts.prices import draw_risks
 from app.console.forms import actor_of, form_token, read_form
 from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer

@@ -163,13 +163,15 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     prices = run("what-if", "--price-slo", "shop/a", "--seconds", "3", "--work", "2")
     assert prices.lines[0].split()[:2] == ["SERVICE", "SLO"]
     assert prices.lines[1].startswith("shop/a")
+    assert [line.split()[1] for line in prices.lines[2:]] == ["PERCENTILE", "90", "95", "98", "99", "99.9"]
+    assert {line.split()[-1] for line in prices.lines[3:]} <= {"yes", "no"}
     picture = tmp_path / "prices.svg"
     risks = run("what-if", "--risk", "a=0.5", "--risk-prices", str(picture), "--work", "2")
     assert risks.code == 0, risks.err
     assert [line.split()[0] for line in risks.lines[-7:]] == ["RISK", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5"]
     drawn = ElementTree.parse(picture).getroot()
     assert [words.text for words in drawn.iter(f"{SVG}desc")] == [
-        "GPUs cost by risk, an hour: 4.80 at 50 %, 4.80 at 20 %, 4.80 at 10 %, 4.80 at 5 %, 4.80 at 2 %, 4.80 at 1 %."
+        f"GPUs of the fleet cost, an hour: {', '.join(f'4.80 at {risk} %' for risk in (50, 20, 10, 5, 2, 1))}."
     ]
     assert "cannot be written" in run("what-if", "--risk-prices", f"{tmp_path}/none/prices.svg", "--work", "1").err
     assert run("what-if").code == 2

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from app.control.answer.explain.shares import costs_of_services
-from app.control.answer.whatif.wire import SloAmountWire, SloPriceWire
+from app.control.answer.whatif.wire import PercentilePriceWire, SloAmountWire, SloPriceWire
 from solvers.planning.judge import judge
 from solvers.planning.plan import Cost, Plan
 from solvers.planning.problem import Problem, Service
 from solvers.planning.search.promise import keep
 
 SLO_STEP_SHARE = 0.1  # by which an SLO is shortened and lengthened
+PERCENTILES = (90.0, 95.0, 99.0, 99.9)
+TELLING_LATE = 10.0  # requests that a percentile allows to be late: fewer do not tell whether it is kept
 
 Solve = Callable[[Problem], Plan | None]
 
 
-def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] = ()) -> Iterator[SloPriceWire]:
-    """Prices these services, or all, the most expensive first; `plan` is a plan of the problem, without State."""
+def price_slos(
+    problem: Problem,
+    plan: Plan,
+    solve: Solve,
+    names: Sequence[str] = (),
+    measured: Mapping[str, float] = MappingProxyType({}),
+) -> Iterator[SloPriceWire]:
+    """Prices these services, or all, the most expensive first; `plan` is a plan of the problem, without State.
+
+    Of those that are named it prices percentiles, too; `measured` is how many requests of them were timed.
+    """
     costs = costs_of_services(problem, plan)
     chosen = list(names) or sorted(problem.services, key=lambda name: (-costs[name], name))
     now = _cost(problem, plan)
@@ -28,13 +40,37 @@ def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] 
         looser = _cheapest(_set_slo(problem, service, 1 + SLO_STEP_SHARE), solve, plan)
         tighter = _cheapest(_set_slo(problem, service, 1 - SLO_STEP_SHARE), solve, None)
         dearer = None if tighter is None else tighter if _no_dearer(now, tighter) is now else now
-        yield {
+        price: SloPriceWire = {
             "service": name,
             "sloMs": service.slo_ms,
+            "percentile": service.percentile,
             "costsPerHour": _difference(now, _no_dearer(without, now)),
             "shorterAddsPerHour": _difference(dearer, now),
             "longerSavesPerHour": _difference(now, _no_dearer(looser, now)),
         }
+        if names and without is not None and service.tokens is None:
+            price["percentiles"] = _price_percentiles(problem, service, solve, now, without, measured.get(name, 0.0))
+        yield price
+
+
+def _price_percentiles(
+    problem: Problem, service: Service, solve: Solve, now: SloAmountWire, without: SloAmountWire, measured: float
+) -> list[PercentilePriceWire]:
+    """Returns what the SLO costs at each percentile, its own included, the lowest first, as long as time is left."""
+    found: list[PercentilePriceWire] = []
+    stricter: SloAmountWire | None = None
+    for percentile in sorted({*PERCENTILES, service.percentile}, reverse=True):
+        amount: SloAmountWire | None = now
+        if percentile != service.percentile:
+            amount = _cheapest(_put(problem, replace(service, percentile=percentile)), solve, None)
+        if amount is None:
+            break
+        stricter = _no_dearer(stricter, amount) or amount  # its plan keeps this percentile, too
+        costs = _difference(stricter, without)
+        assert costs
+        is_measured = measured * (100.0 - percentile) / 100.0 >= TELLING_LATE * (1 - 1e-9)
+        found.append({"percentile": percentile, "costsPerHour": costs, "isMeasured": is_measured})
+    return found[::-1]
 
 
 def _difference(more: SloAmountWire | None, less: SloAmountWire | None) -> SloAmountWire | None:
@@ -93,4 +129,8 @@ def _set_slo(problem: Problem, service: Service, times: float) -> Problem:
         promise = service.tokens.promise
         both = replace(promise, ttft_ms=promise.ttft_ms * times, tpot_ms=promise.tpot_ms * times)
         looser = replace(looser, tokens=replace(service.tokens, promise=both))
-    return replace(problem, services={**problem.services, service.name: looser})
+    return _put(problem, looser)
+
+
+def _put(problem: Problem, service: Service) -> Problem:
+    return replace(problem, services={**problem.services, service.name: service})

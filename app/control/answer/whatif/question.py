@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import cast
@@ -51,6 +51,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
     with_plan: bool = False
     with_front: bool = False  # plans between money, energy and accuracy
     with_risks: bool = False  # what a few risks cost
+    measured: Mapping[str, float] = field(default_factory=dict)  # by service: requests that were timed of late
 
     def answered(self) -> WhatIfAnswerWire | NoComparison:
         """Returns the comparison on the wire; `failed` says why there is none."""
@@ -135,7 +136,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
 
         plan = solve(fresh)
         found = []
-        for price in price_slos(fresh, plan, solve, tuple(self.prices_of or ())) if plan else ():
+        for price in price_slos(fresh, plan, solve, tuple(self.prices_of or ()), self.measured) if plan else ():
             if price["costsPerHour"] is None and price["shorterAddsPerHour"] is None:
                 break  # no time is left
             found.append(price)

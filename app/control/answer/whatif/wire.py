@@ -118,11 +118,21 @@ class SloAmountWire(TypedDict):
     unserved: float
 
 
+class PercentilePriceWire(TypedDict):
+    """What an SLO costs an hour at a percentile; `isMeasured` if enough requests are known to tell that it is kept."""
+
+    percentile: float
+    costsPerHour: SloAmountWire
+    isMeasured: bool
+
+
 class SloPriceWire(TypedDict):
-    """What an SLO costs an hour; null where it was not found out."""
+    """What an SLO costs an hour; null where it was not found out. Percentiles are priced of services that are named."""
 
     service: str
     sloMs: float
+    percentile: float
+    percentiles: NotRequired[list[PercentilePriceWire]]
     costsPerHour: SloAmountWire | None
     shorterAddsPerHour: SloAmountWire | None
     longerSavesPerHour: SloAmountWire | None

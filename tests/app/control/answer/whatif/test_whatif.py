@@ -117,6 +117,19 @@ def test_each_slo_has_its_price() -> None:
     assert sum(price["costsPerHour"]["gpus"] for price in answer["sloPrices"]) > 0
 
 
+@pytest.mark.slow
+def test_a_stricter_percentile_never_costs_less_and_is_measured_by_enough_requests_alone() -> None:
+    world = snapshot(search=300.0, ads=200.0)
+    (price,) = ask(world, WhatIfChange(), prices_of=("shop/search",), measured={"shop/search": 1000.0})["sloPrices"]
+    percentiles = price["percentiles"]
+    assert [(line["percentile"], line["isMeasured"]) for line in percentiles] == [
+        (90.0, True), (95.0, True), (98.0, True), (99.0, True), (99.9, False),
+    ]  # fmt: skip
+    costs = [line["costsPerHour"]["gpus"] + line["costsPerHour"]["unserved"] for line in percentiles]
+    assert costs == sorted(costs)
+    assert percentiles[2]["costsPerHour"] == price["costsPerHour"]
+
+
 def surviving(world: Snapshot, name: str) -> DeclaredObject:
     found = next(line for line in world.declared if line.full_name == name and line.kind == "Service")
     return replace(found, spec={**found.spec, "availability": {"surviveNodes": 1}})
