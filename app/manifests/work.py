@@ -87,8 +87,10 @@ class ServiceSpec(Spec):
 class JobProfileSpec(DemandSpec):
     """The speed of a job on one GPU type, and its resources."""
 
-    steps_per_second: Speeds | None = Field(None, description="Training: SM% -> steps a second")
-    requests_per_second: Speeds | None = Field(None, description="Offline: SM% -> requests a second")
+    steps_per_second: Speeds | None = Field(None, description="Training: SM% -> steps a second; learned if left out")
+    requests_per_second: Speeds | None = Field(
+        None, description="Offline: SM% -> requests a second; learned if left out"
+    )
     memory_gib: PositiveValue = Field(description="GPU memory")
     layers: Annotated[dict[Word, Annotated[int, Field(ge=0, le=int(LARGEST))]], Field(min_length=1)] | None = Field(
         None, max_length=1_000, description="Layers by kind, for predicting interference"
@@ -153,9 +155,6 @@ class JobSpec(Spec):
             if spec.get("gpus", 1) != 1 and isinstance(speeds, dict) and "100" not in speeds:
                 message = "a job on several GPUs holds them whole: its speed at 100 % is needed"
                 yield Contradiction(f"profiles.{gpu_type}.{speed}", message, "a table with 100, for all its GPUs")
-            if speed not in profile:
-                message = f"a job of type {kind} needs {speed}"
-                yield Contradiction(f"profiles.{gpu_type}.{speed}", message, f"a table of SM% to {wanted} a second")
             if stray in profile:
                 message = f"a job of type {kind} has no {stray}"
                 yield Contradiction(f"profiles.{gpu_type}.{stray}", message, f"{speed} only")

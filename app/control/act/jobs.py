@@ -21,6 +21,7 @@ from app.control.jobs import (
     advance_jobs,
     apply_answer,
     count_arrivals,
+    learn_speeds,
     list_assigned_places,
     list_swapped_instances,
     queue_jobs,
@@ -85,7 +86,8 @@ def advance_recorded_jobs(
     known_readings, swapped = list(readings), list_swapped_instances(view.assigned, view.status)
 
     def advance(before: Mapping[str, JobState]) -> JobsStep:
-        return advance_jobs(before, known, places, known_readings, view.at, swapped)
+        step = advance_jobs(before, known, places, known_readings, view.at, swapped)
+        return JobsStep(learn_speeds(step.states, known, places, view.declared, view.at), step.events)
 
     def write(connection: Connection) -> Sequence[NewEvent]:
         if not lease.is_newest(connection, epoch):

@@ -22,6 +22,9 @@ Spec: TypeAlias = WrittenSpec
 START_SECONDS = float(ProfileSpec.model_fields["start_seconds"].default)  # also of a copy without a profile
 JOB_TEMPLATE, BATCH_TEMPLATE = "gpuwright-train", "gpuwright-batch"
 RETRIES: int = JobSpec.model_fields["retries"].default
+LEARNED = "learned"  # marks a job's profile with speeds that its run has shown
+ASSUMED_JOB_SECONDS = 3600.0  # for all its work on a whole GPU, as long as nothing is known of its speed
+LEAST_JOB_PERCENT = 10
 PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 RATE_PER_SECOND = float(ServiceSpec.model_fields["rate_per_second"].default)
 PRICING: str = PolicySpec.model_fields["pricing"].default
@@ -156,9 +159,19 @@ def job_template(job: Spec) -> str:
 
 
 def job_tables(job: Spec) -> dict[str, tuple[Mapping[str, float], Spec]]:
-    """Returns, by GPU type, the units a second by SM%, and the whole profile."""
-    field = f"{unit_of(job)}PerSecond"
-    return {gpu_type: (profile[field], profile) for gpu_type, profile in job["profiles"].items()}
+    """Returns, by GPU type, the units a second by SM%, and the whole profile; a speed that nobody knows is assumed."""
+    field, assumed = speed_field(job), scale_speeds(units_of(job) / ASSUMED_JOB_SECONDS)
+    return {gpu_type: (profile.get(field, assumed), profile) for gpu_type, profile in job["profiles"].items()}
+
+
+def speed_field(job: Spec) -> str:
+    """Returns the field of a job's profile that has its speeds."""
+    return f"{unit_of(job)}PerSecond"
+
+
+def scale_speeds(whole_per_second: float) -> dict[str, float]:
+    """Returns speeds by SM%, in proportion to the share, of a job with this one on a whole GPU."""
+    return {str(sm): whole_per_second * sm / 100 for sm in (LEAST_JOB_PERCENT, 100)}
 
 
 def is_preemptible(job: Spec) -> bool:

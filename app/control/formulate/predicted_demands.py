@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from app.control.domain.specs import Spec, unit_of
+from app.control.domain.specs import Spec, job_tables
 from app.manifests.model import Free, Manifest
 from app.manifests.uncertain import MEAN_QUANTILE, profile_at
 
@@ -70,7 +70,7 @@ def _predicted(jobs: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, tupl
             missing = tuple(field for field in FIELDS if field not in profile)
             if not missing or not profile.get("layers"):
                 continue
-            percents = tuple(sorted(int(percent) for percent in profile[f"{unit_of(job.spec)}PerSecond"]))
+            percents = tuple(sorted(int(percent) for percent in job_tables(job.spec)[gpu_type][0]))
             question = (gpu_type, percents, tuple(sorted(profile["layers"].items())))
             if question not in asked:
                 asked[question] = _predict(jobs, question)

@@ -11,6 +11,7 @@ from app.control.jobs.ends import predict_end
 from app.control.jobs.life import JobsStep, advance_jobs
 from app.control.jobs.order import JobTask, sort_tasks
 from app.control.jobs.queue import JobQueue, apply_answer, queue_jobs
+from app.control.jobs.speeds import learn_speeds
 from app.control.jobs.state import (
     JobNeed,
     JobPhase,
@@ -42,6 +43,7 @@ __all__ = [
     "count_arrivals",
     "job_readings",
     "job_status",
+    "learn_speeds",
     "list_assigned_places",
     "list_swapped_instances",
     "predict_end",

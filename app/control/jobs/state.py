@@ -16,6 +16,7 @@ from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus
 from app.control.domain.specs import (
+    LEARNED,
     PRIORITIES,
     RETRIES,
     is_preemptible,
@@ -23,6 +24,7 @@ from app.control.domain.specs import (
     memory_gib,
     moment,
     retries_of,
+    speed_field,
     unit_of,
     units_of,
 )
@@ -62,6 +64,7 @@ class JobWork:
     manifest: str  # a hash, to notice changes
     retries: int = RETRIES  # processes in a row that may fail without progress and are replaced
     gpus: int = 1
+    undeclared_speeds: frozenset[str] = frozenset()  # GPU types where its speed is learned or assumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ class JobState:
     exits: int = 0  # of processes of its instance that are counted among the restarts
     exit_code: int | None = None  # of the last process that ended by itself, where it is known
     is_swapped: bool = False  # its process waits in the host memory of its node
+    learned: Mapping[str, float] = field(default_factory=dict)  # GPU type -> units a second on a whole GPU
 
     @property
     def unsaved(self) -> float:
@@ -161,6 +165,9 @@ def work_of(declared: DeclaredObject) -> JobWork:
         manifest=blake2b(msgspec.json.encode(spec, order="deterministic"), digest_size=8).hexdigest(),
         retries=retries_of(spec),
         gpus=int(spec.get("gpus", 1)),
+        undeclared_speeds=frozenset(
+            kind for kind, profile in spec["profiles"].items() if speed_field(spec) not in profile or LEARNED in profile
+        ),
     )
 
 

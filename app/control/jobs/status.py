@@ -39,6 +39,8 @@ def job_status(state: JobState, work: JobWork, now: datetime) -> Free:
         found["exitCode"] = state.exit_code
     if state.phase in (JobPhase.STARTING, JobPhase.RUNNING):
         found["node"] = state.node
+    if state.learned:
+        found[f"learned{work.unit.capitalize()}PerSecond"] = dict(state.learned)
     if state.is_swapped:
         found["swappedOn"] = state.node
     return found

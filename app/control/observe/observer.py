@@ -194,7 +194,8 @@ class Observer:
             )
             self._generations[node] = assignment.generation
             self._assigned_version = max(self._assigned_version, version)
-        return self._world.read_at(connection, reading.object_version, reading.object_floor)
+        self._world.read_at(connection, reading.object_version, reading.object_floor)
+        return self._world.learn(reading.jobs)
 
     def _fleet_status(self, reading: StepReading) -> FleetStatus:
         """Returns the last reported status of the fleet. Only the node with its assignment may report an instance."""

@@ -243,7 +243,7 @@ FAULTY = {
     "training with requests": Bad(job(requests="5"), "spec.requests", "has no requests"),
     "offline with steps": Bad(job(type="offline"), "spec.requests", "needs requests"),
     "training at requests": Bad(
-        job(profiles="{t4: {requestsPerSecond: {1: 1}, memoryGib: 1}}"), "spec.profiles.t4.stepsPerSecond", "needs"
+        job(profiles="{t4: {requestsPerSecond: {1: 1}, memoryGib: 1}}"), "spec.profiles.t4.requestsPerSecond", "has no"
     ),
     "no profiles": Bad(job(profiles="{}"), "spec.profiles", "empty"),
     "deadline without zone": Bad(job(deadline="2026-12-01T00:00:00"), "spec.deadline", "zone"),

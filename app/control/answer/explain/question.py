@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -32,6 +33,7 @@ from app.control.answer.explain.wire import (
 )
 from app.control.answer.explain.wording import count
 from app.control.domain.snapshot import ExpectedLoad, JobProgress, Snapshot
+from app.control.domain.specs import LEARNED, job_tables, speed_field, unit_of
 from app.control.formulate.formulate import formulate
 from app.control.formulate.language import read_declared_lengths
 from app.control.formulate.predicted_demands import PredictedDemand, list_predicted_demands
@@ -164,8 +166,25 @@ def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> JobEx
         "reason": why.reason,
         "relaxation": why.relaxation,
         "predicted": {gpu_type: list(demand.fields) for gpu_type, demand in predicted.items()},
-        "sentences": [*why.sentences, *(f"on {gpu_type}: {demand}" for gpu_type, demand in predicted.items())],
+        "sentences": [
+            *why.sentences,
+            *_describe_speeds(snapshot, name),
+            *(f"on {gpu_type}: {demand}" for gpu_type, demand in predicted.items()),
+        ],
     }
+
+
+def _describe_speeds(snapshot: Snapshot, name: str) -> Iterator[str]:
+    """Yields where the speeds of a job are from that its manifest does not declare."""
+    spec = next((item.spec for item in snapshot.declared if item.kind == "Job" and item.full_name == name), None)
+    if spec is None:
+        return
+    for gpu_type, (table, profile) in sorted(job_tables(spec).items()):
+        speed = f"{table['100']:.3g} {unit_of(spec)} a second on a whole GPU" if "100" in table else ""
+        if LEARNED in profile:
+            yield f"on {gpu_type}: {speed}, learned while it ran; less in proportion on a part of one"
+        elif speed_field(spec) not in profile:
+            yield f"on {gpu_type}: {speed} are assumed, all its work in an hour, until it has run for two minutes"
 
 
 def _list_predicted(snapshot: Snapshot, name: str) -> dict[str, PredictedDemand]:
