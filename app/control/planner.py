@@ -275,7 +275,7 @@ class Planner:
         """Reads loads and proven shapes before leading: a plan made without them would take back what load needs."""
         self._forget_everything()
         self._proven = self.store.read_proven_shapes()
-        self.loads.begin()
+        self.loads.begin(self.store.read_last_loads())
 
     def _step_down(self, deposed: Deposed) -> None:
         log.warning("deposed", extra={"reason": str(deposed)})

@@ -119,6 +119,15 @@ class Margin:
     _plans: deque[tuple[float, float, float]] = field(default_factory=deque)  # time, rate, rate without its margin
     _span: LoadedSpan = EMPTY
 
+    def restore(self, scores: MarginScores, missed_hours: int, known_hours: int) -> None:
+        """Continues from what another leader had learned."""
+        hours = [0.0] * scores.hours
+        for ago, needed in scores.needed:
+            hours[-1 - ago] = needed
+        self._needed.extend(hours)
+        self.missed.extend([True] * missed_hours + [False] * (known_hours - missed_hours))
+        self.debt, self.risk, self.share = scores.debt, scores.risk, scores.margin(scores.risk)
+
     def add(self, sample: Sample, planned: float, rules: MarginRules) -> None:
         """Takes the newest sample, and the rate that is planned for by then; only of what was planned it learns."""
         if planned <= 0:
@@ -167,7 +176,9 @@ class Margin:
         """Returns what the margin is learned from, with the hour that runs if it has missed."""
         hours = [*self._needed, *([] if self._running is None else [self._running])]
         needed = tuple(
-            (ago, math.ceil(need * SCORE_STEPS) / SCORE_STEPS) for ago, need in enumerate(reversed(hours)) if need > 0
+            (ago, math.ceil(need * SCORE_STEPS - 1e-6) / SCORE_STEPS)
+            for ago, need in enumerate(reversed(hours))
+            if need > 0
         )
         return MarginScores(len(hours), needed, self.risk, self.debt)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -66,14 +65,9 @@ def read_now(connection: Connection) -> Snapshot:
     from app.control.domain.snapshot import ExpectedLoad
     from app.control.domain.specs import rate_per_second
     from app.control.observe.observer import ForecastInput, Observer
+    from app.control.record.records import read_last_loads
 
-    number = plan_reads.newest(connection)
-    last: Mapping[str, ExpectedLoad] = {}
-    if number:
-        try:
-            last = read_recorded(connection, number)[0].expected
-        except HttpProblem:  # no longer kept: the declared rates will do
-            last = {}
+    last = read_last_loads(connection)  # where they are no longer kept, the declared rates will do
 
     def expecting(known: ForecastInput) -> dict[str, ExpectedLoad]:
         rates = {

@@ -56,13 +56,14 @@ class ReportListener:
         self._unstored: list[rows.LoadBucket] = []
         self._unrecorded: dict[str, ProfileCorrection] = {}  # by profile
 
-    def begin(self) -> None:
-        """Starts as a new leader with the history in the database."""
+    def begin(self, last: Mapping[str, ExpectedLoad]) -> None:
+        """Starts as a new leader with the history in the database, and the loads of the last leader's last decision."""
         courses = self._database.read(lambda connection: rows.histories(connection, HISTORY))
         known = self._database.read(corrections.read_all)
         with self._turn:
             self._loads, self._drift, self._trials = Loads(), self._make_drift(), Trials()
             self._loads.restore(courses)
+            self._loads.restore_margins(last)
             self._drift.restore(map(read_correction, known))
             self._unrecorded = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -17,11 +17,12 @@ from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import NewEvent
 from app.control.domain.leading import Deposed, FleetView, RolloutProgress
 from app.control.domain.policy import policy_spec
-from app.control.domain.snapshot import DeclaredObject, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Snapshot
 from app.control.measure import metrics
 from app.control.observe.observer import ExpectLoads, Observer
 from app.control.observe.silence import Silence
 from app.control.record.encoding import add_others, plan_row, snapshot_parts
+from app.control.record.records import read_last_loads
 from app.store.database import clock, lease
 from app.store.database.database import Database, T, Unavailable
 from app.store.fleet import assignments
@@ -226,6 +227,10 @@ class PlannerStore:
     def moment(self) -> datetime:
         """Returns the database's time, or the simulation's."""
         return self.database.read_simulated_moment() or self.database.read(clock.moment)
+
+    def read_last_loads(self) -> Mapping[str, ExpectedLoad]:
+        """Returns the loads that the newest decision was made for, with what their margins were learned from."""
+        return self.database.read(read_last_loads)
 
     def read_proven_shapes(self) -> frozenset[str]:
         """Returns the shapes whose first instance passed its trial."""

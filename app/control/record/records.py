@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 
 from app.control.domain.decision import Draft
 from app.control.domain.desired import Desired, NodeDesired
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.record.encoding import join_snapshot
 from app.manifests.model import Fields
-from app.store.plans import pieces, plans
+from app.store.plans import pieces, plan_reads, plans
 from solvers.planning.plan import Plan
 
 
@@ -58,6 +58,16 @@ def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
         held_back=solved.get("heldBack", []),
         snapshot=row.snapshot,
     )
+
+
+def read_last_loads(connection: Connection) -> Mapping[str, ExpectedLoad]:
+    """Returns the loads that the newest decision was made for, by service; none where its snapshot is not stored."""
+    number = plan_reads.newest(connection)
+    row = plans.read_row(connection, number) if number else None
+    hashes = [bytes.fromhex(digest) for digest in row.snapshot] if row else []
+    found = pieces.get(connection, hashes)
+    is_whole = bool(hashes) and found.keys() >= set(hashes)
+    return join_snapshot([found[digest] for digest in hashes]).expected if is_whole else {}
 
 
 def snapshot_of(connection: Connection, recorded: RecordedPlan) -> Snapshot:

@@ -14,6 +14,7 @@ from app.control.cycle import CycleBudget
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.events import Reason
 from app.control.domain.leading import Deposed
+from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
@@ -23,6 +24,7 @@ from app.manifests.model import Key, Kind
 from app.store.plans import plan_reads
 from simulation.run import Simulation, open_simulation
 from simulation.world import put, read_documents
+from solvers.forecast import MarginScores
 from tests.simulation.worlds import (
     CALM_TICK_SECONDS,
     document,
@@ -112,6 +114,24 @@ def test_case_2_what_a_replaced_leader_decides_is_not_recorded_and_it_steps_down
         assert not old.lead()
         assert rows(simulation, "SELECT count(*) FROM plan") == plans
         assert rows(simulation, "SELECT node, generation FROM assignment ORDER BY node") == assignments
+
+
+def test_a_new_leader_continues_with_the_margins_of_the_last(database_url: str) -> None:
+    scores = MarginScores(9, ((2, 0.2), (5, 0.1)), 0.05, 0.01)
+    with fleet(database_url) as simulation:
+        simulation.advance(60, CALM_TICK_SECONDS)
+        learned = ExpectedLoad(200.0, scores=scores, missed_hours=1, known_hours=9)
+        simulation.planner.loads.begin({"shop/a": learned})
+        put(simulation.database, read_documents([gpu_type(), model("b"), profile("b"), service("b", 150.0)]))
+        simulation.advance(60, CALM_TICK_SECONDS)
+        new = another(simulation)
+        simulation.plans = False
+        simulation.advance(31)
+        assert new.lead()
+        known = new.loads.expect({"shop/a": 200.0}, {}, {}, simulation.clock.now(), {})["shop/a"]
+        assert known.scores == scores
+        assert known.margin == scores.margin(0.05) > 0
+        assert (known.missed_hours, known.known_hours) == (1, 9)
 
 
 def test_case_2_a_replaced_leader_answers_no_request_and_forgets_no_plan(database_url: str) -> None:

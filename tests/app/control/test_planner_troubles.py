@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from math import inf
 from typing import Any
@@ -14,7 +14,7 @@ from sqlalchemy import text
 from app.control.cycle import CycleBudget
 from app.control.domain.desired import FleetStatus
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.fast.lane import FastLane, LaneResult
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
@@ -133,11 +133,11 @@ class Flaky:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def begin(self) -> None:
+    def begin(self, last: Mapping[str, ExpectedLoad]) -> None:
         self.times -= 1
         if self.times >= 0:
             raise Unavailable("the database cannot be reached")
-        self.inner.begin()
+        self.inner.begin(last)
 
 
 @pytest.mark.slow

@@ -66,6 +66,11 @@ class Loads:
                 window.samples.extend(map(Sample, course.ats, course.seconds, course.requests))
                 window.reported_at = max(window.reported_at, course.ats[-1]) if course.ats else 0.0
 
+    def restore_margins(self, expected: Mapping[str, ExpectedLoad]) -> None:
+        """Starts with the margins with which an earlier leader last decided."""
+        for service, load in expected.items():
+            self._window(service).margin.restore(load.scores, load.missed_hours, load.known_hours)
+
     def set_slos(
         self,
         slos_ms: Mapping[str, float],

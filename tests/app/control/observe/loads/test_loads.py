@@ -52,6 +52,12 @@ def test_a_snapshot_holds_the_scores_that_its_margin_was_learned_from() -> None:
     rare, often = known.plan_at_risk(0.01), known.plan_at_risk(0.5)
     assert often.rate_per_second <= known.rate_per_second <= rare.rate_per_second
     assert often.margin <= known.margin <= rare.margin
+    new = Loads()
+    new.restore_margins({SEARCH: known})
+    new.set_slos({SEARCH: 50.0}, {SEARCH: 99.0}, {SEARCH: MarginRules(0.2, 0.01)})
+    begun = new.expect({SEARCH: 20.0}, {SEARCH: 20.0}, {SEARCH: 50.0}, at(4 * 3600), {})[SEARCH]
+    assert (begun.margin, begun.scores) == (known.margin, known.scores)
+    assert (begun.missed_hours, begun.known_hours) == (known.missed_hours, known.known_hours)
 
 
 def test_where_a_gateway_speaks_of_a_service_nodes_do_not_count() -> None:
