@@ -12,6 +12,7 @@ from app.console.charts.scales import value_axis
 from app.console.wording import money
 from app.control.answer.whatif.wire import PercentilePriceWire, RiskPriceWire
 
+LEAST_PENALTY = 1e-6
 GUESS = "guess"  # the look of a line to prices of promises that nothing measured
 
 
@@ -23,11 +24,17 @@ class PromisePrice:
     words: str
     cost: float
     is_measured: bool = True
+    is_short: bool = False  # part of the requests stays unserved
 
 
 def draw_risks(prices: Sequence[RiskPriceWire], currency: str = "") -> ChartDrawing:
     """Draws the prices of risks, of which there is at least one."""
-    points = [PromisePrice(price["risk"], f"{100 * price['risk']:g} %", price["resourceCost"]) for price in prices]
+    points = [
+        PromisePrice(
+            price["risk"], f"{100 * price['risk']:g} %", price["resourceCost"], is_short=price["unservedPerSecond"] > 0
+        )
+        for price in prices
+    ]
     return _draw("risk", "Cost by risk", "GPUs of the fleet", points, currency)
 
 
@@ -36,7 +43,7 @@ def draw_percentiles(prices: Sequence[PercentilePriceWire], currency: str = "") 
     points = [
         PromisePrice(
             1.0 - price["percentile"] / 100.0, f"p{price['percentile']:g}", price["costsPerHour"]["gpus"],
-            price["isMeasured"],
+            price["isMeasured"], price["costsPerHour"]["unserved"] > LEAST_PENALTY,
         )
         for price in prices
     ]  # fmt: skip
@@ -59,15 +66,18 @@ def _draw(name: str, title: str, what: str, prices: Sequence[PromisePrice], curr
     costs = [money(price.cost) for price in points]
     unit = f"{currency} an hour" if currency else "an hour"
     steps = ", ".join(f"{cost} at {price.words}" for cost, price in zip(costs, points, strict=True))
+    short = ", ".join(price.words for price in points if price.is_short)
+    ends = f"{costs[0]} at {points[0].words} to {costs[-1]} at {points[-1].words}"
+    unserved = f"; requests stay unserved at {short}" if short else ""
     return ChartDrawing(
-        id=name, title=title, unit=unit, note="", sentence=f"{what} cost, {unit}: {steps}.",
+        id=name, title=title, unit=unit, note="", sentence=f"{what} cost, {unit}: {steps}{unserved}.",
         is_empty=False, is_stacked=False,
         value_ticks=tuple(
             (round(BOTTOM - (BOTTOM - TOP) * axis.place(tick), 1), axis.label(tick)) for tick in axis.ticks
         ),
         time_ticks=tuple((round(x, 1), price.words) for (x, _), price in zip(places, points, strict=True)),
         paths=tuple(path for path in paths[: 1 if known == len(points) else 2] if path[1]),
-        legend=(LegendLine("t0", what, f"{costs[0]} at {points[0].words} to {costs[-1]} at {points[-1].words}"),),
+        legend=(LegendLine("t0", what, ends + unserved),),
     )  # fmt: skip
 
 

@@ -83,7 +83,8 @@ def describe_headroom(why: HeadroomWhy) -> list[str]:
     arrive = f"{rate(found.arriving)} requests a second arrive (mean of the last minute)"
     kept = KEEPERS[found.keeper] + (f", at {_clock(found.falls_at)} at the earliest" if found.falls_at else "")
     if above < LEAST_SHARE * why.planned:
-        return [f"{arrive}, {rate(why.planned)} are planned for", kept]
+        is_above = found.keeper == "load" and found.arriving > why.planned
+        return [f"{arrive}, {rate(why.planned)} are planned for", ABOVE if is_above else kept]
     minutes = f"{found.recall_seconds / 60:.3g}"
     words = PARTS | {"peak": f"{PARTS['peak']} {minutes}, which counts as {rate(found.peak)}"}
     parts = [
@@ -107,6 +108,7 @@ PARTS: dict[Part, str] = {
     "trend": "for its trend",
     "kept": "from an earlier rate, as a plan falls only once it is 15 % too high",
 }
+ABOVE = "the plan rises once the load is above it for longer or by more than noise explains"
 KEEPERS: dict[Keeper, str] = {
     "peak": "this is given back once that minute no longer counts, if the load stays as it is",
     "load": "the load that arrives needs it: if it stays as it is, the plan does not fall",

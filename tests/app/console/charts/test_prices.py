@@ -23,10 +23,11 @@ def test_prices_are_drawn_from_the_largest_risk_to_the_smallest() -> None:
 
 def test_percentiles_that_nothing_measured_are_dashed() -> None:
     prices: list[PercentilePriceWire] = [
-        {"percentile": percentile, "costsPerHour": {"gpus": 1.0 + at, "unserved": 0.0}, "isMeasured": at < 2}
+        {"percentile": percentile, "costsPerHour": {"gpus": 1.0 + at, "unserved": 5.0 * (at > 2)}, "isMeasured": at < 2}
         for at, percentile in enumerate((90.0, 95.0, 99.0, 99.9))
     ]
     drawing = draw_percentiles(prices)
+    assert drawing.legend[0].words == "1.00 at p90 to 4.00 at p99.9; requests stay unserved at p99.9"
     assert [words for _, words in drawing.time_ticks] == ["p90", "p95", "p99", "p99.9"]
     (look, path), (dashed, rest) = drawing.paths
     assert (look, dashed) == ("line t0", "line t0 guess")

@@ -89,6 +89,15 @@ def test_the_learned_margin_costs_its_own_part(world: Snapshot, plan: Plan) -> N
     assert any("as its learned margin" in sentence for sentence in found["sentences"])
 
 
+def test_a_load_barely_above_its_plan_has_no_headroom_and_does_not_raise_it_yet(world: Snapshot, plan: Plan) -> None:
+    found = Explain(world, plan, "service", SEARCH, recent(world, (336.0, 168), (345.0, 12))).answered()
+    assert found["headroom"]["costPerHour"] == 0.0
+    assert found["sentences"][2:4] == [
+        "345 requests a second arrive (mean of the last minute), 340 are planned for",
+        "the plan rises once the load is above it for longer or by more than noise explains",
+    ]
+
+
 def test_without_loads_nothing_is_said(world: Snapshot, plan: Plan) -> None:
     assert Explain(world, plan, "service", SEARCH, recent(world)).answered()["headroom"] is None
     assert Explain(world, plan, "service", SEARCH).answered()["headroom"] is None
