@@ -102,7 +102,7 @@ def describe_headroom(why: HeadroomWhy) -> list[str]:
 LEAST_SHARE = 0.001  # of the planned rate; a smaller part is not worth a word
 PARTS: dict[Part, str] = {
     "peak": "for its highest minute of the last",
-    "headroom": "as headroom over that, as counts scatter",
+    "headroom": "of headroom, since counts scatter",
     "declared": "for the declared rate",
     "margin": "as its learned margin",
     "trend": "for its trend",
