@@ -120,12 +120,15 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, target: Servi
         unlimited_rate = max(capacity, sum(in_time.values()) / target.slo_seconds)
         backlog = max(before.unlimited, before.open) + arrived - unlimited_rate * seconds
         unlimited = min(max(backlog, unlimited), max(TUNING.most_unlimited_times * at_once, unlimited))
+    # A request turned away would have been late, and would have made others late.
+    forgiven = max(TUNING.turned_away_share, 1.0 - target.percentile / 100 if target.percentile else 0.0)
+    is_over = unlimited > too_many or turned > forgiven * arrived
     begins = _begins_seconds(target)
     calmer = TUNING.ends_share if before.most_open else 1.0
     fewer = -look * calmer * _weigh_calm(target.percentile)
     # A limit of the whole service goes on as limits of its copies.
     over_before = begins if before.most_open and not before.by_copy else before.over_seconds
-    too_long = max(0.0, over_before + (look if unlimited > too_many else fewer))
+    too_long = max(0.0, over_before + (look if is_over else fewer))
     if not is_limited:
         is_limited = too_long > 0 if before.most_open else too_long >= begins
     state = replace(measured, over_seconds=min(too_long, begins), unlimited=unlimited)

@@ -32,6 +32,7 @@ from app.control.rollout.swapped import goes_to_host, make_change
 from solvers.planning.problem import Place
 
 ESTABLISHED = ("verifying", "warming", "routing", "ready")  # stages in which gateways may send requests to a copy
+SHORT_SHARE = 0.9  # of the rate that a service is planned for: with less, it turns requests away
 
 
 class Scene:
@@ -50,12 +51,13 @@ class Scene:
         self._unproven = (rules.unproven | state.canaries.keys()) - set(state.proven)
         services = {change.owner for change in todo if change.instance.service}
         self.all = todo
-        on_trial = {canary.instance: PendingStep(0.0, canary.before) for canary in state.canaries.values()}
+        on_trial = self._on_trial(state)
         self.ledger = CapacityLedger(services, assigned, target, {**on_trial, **state.pending}, observed, rules)
         if on_trial and self.urgent:  # their capacity is needed
             there = [line for wanted in assigned.values() for line in wanted.instances if line.id in on_trial]
             watched = {line.id: on_trial[line.id] for line in there if line.owner not in self.urgent}
             self.ledger = CapacityLedger(services, assigned, target, {**watched, **state.pending}, observed, rules)
+        self._all_counted = lambda: CapacityLedger(services, assigned, target, state.pending, observed, rules)
         self._limits_of: dict[str, GpuLimits | None] = {}
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
@@ -82,6 +84,23 @@ class Scene:
                 self._jobs[gone.instance.owner] += 1
             for gpu in gone.instance.all_gpus:
                 self._holding[gone.node, gpu].append(gone.instance)
+
+    def _on_trial(self, state: RolloutState) -> dict[str, PendingStep]:
+        """Returns the copies of shapes on trial, whose capacity does not count: canaries, and what started since."""
+        if not state.canaries:
+            return {}
+        found = {canary.instance: PendingStep(0.0, canary.before) for canary in state.canaries.values()}
+        for node, wanted in self.before.items():
+            gpu_type = self.rules.gpu_types.get(node, "")
+            for line in wanted.instances:
+                if line.service and line.owner not in self.rules.hurried and line.profile_key(gpu_type) in state.canaries:
+                    found.setdefault(line.id, PendingStep(0.0, None))
+        return found
+
+    @cached_property
+    def _counted(self) -> CapacityLedger:
+        """The capacity with everything that serves, what is on trial, too."""
+        return self._all_counted()
 
     @cached_property
     def urgent(self) -> frozenset[str]:
@@ -211,6 +230,8 @@ class Scene:
         first = self.canaries.get(key)
         if first is None or first.instance == change.id or change.owner in self.urgent:
             return None
+        if change.kind is ChangeKind.START and self._counted.share(change.owner) < SHORT_SHARE:
+            return None  # it takes nothing away, and without it requests are turned away
         return Shortfall(Reason.CANARY_FIRST, f"{key} is tested on another instance first")
 
     def _obstacle_of_job(self, change: InstanceChange) -> Shortfall | None:
