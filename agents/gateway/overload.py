@@ -5,7 +5,8 @@ has time for: that many `in_time`, its batch times the whole batches within the 
 copy. During an overload no copy has more open at once; a request that finds no copy with room gets a 503 with
 Retry-After, because it would be late and make the next one late. A burst is no overload, and neither is what an SLO's
 percentile forgives: one begins only after too many were open for some SLOs. It begins at once where the plan says that
-it cannot serve all. It ends when all requests that came could have been answered in time without a limit.
+it cannot serve all. It ends when all requests that came could have been answered in time without a limit, and few were
+turned away: near the capacity an estimate of it errs by as much as what is missing, and without limits all are late.
 
 Where a copy's batches are unknown, capacity is measured while copies are fully busy, and scaled as copies come and go.
 Pure: the sidecar and simulated gateways use the same functions.

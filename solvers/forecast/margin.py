@@ -1,7 +1,8 @@
 """The margin of a plan over the load that is surely there, learned so that few hours overspend their error budget.
 
 Each hour tells the margin that would have kept it within its budget. The next one is a quantile of these, at a level
-that follows the hours that did overspend (adaptive conformal inference; docs/forecast.md has the theorem).
+that follows the hours that did overspend (adaptive conformal inference; docs/forecast.md has the theorem). A new
+service has no such hours yet: its margin is at least what would have kept the pace of the last hour so far.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from solvers.forecast.samples import Sample
+from solvers.forecast.settings import ForecastTuning
 
 RISK = 0.05  # share of hours, where a manifest says none
 STEP_SHARE = 0.01  # the theorem's gamma: by this times (risk - missed) the level moves each hour
@@ -24,6 +26,11 @@ SCORE_STEPS = 10_000.0  # of a share: scores are rounded up, as a snapshot has t
 HOUR_SECONDS = 3600.0
 LEAST_SECONDS, MOST_SECONDS = 30.0, 300.0  # of a span whose load is compared with its plan,
 TELLING_REQUESTS = 1000.0  # which within these should have so many requests, as fewer scatter
+PACE_SECONDS = 600.0  # whose budget may be spent at once
+MOST_PACE = 0.25  # a share: so far the pace of the last hour alone raises a margin
+TOLERATED_SHARE = ForecastTuning().sudden_band  # by which a rate may exceed its plan for a while
+LOAD_SHARE = 0.5  # of an error budget that load above the plan may spend; hand-overs and faults spend the rest
+REACTION_SECONDS = 10.0  # from a decision to the start of its copies, and from their last warm-up to their routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,12 @@ class MarginRules:
     budget: float = 0.02  # share of an hour's requests that may be above the plan
     start_seconds: float = 20.0  # until a raised plan is ready
     ahead_seconds: float = 50.0  # that, and a cycle before
+
+
+def rules_of(risk: float, percentile: float, start_seconds: float, cycle_seconds: float) -> MarginRules:
+    """Returns the rules of a service whose copies start in so many seconds, and which is planned for every cycle."""
+    ready = start_seconds + REACTION_SECONDS
+    return MarginRules(risk, LOAD_SHARE * (1.0 - percentile / 100.0), ready, cycle_seconds + ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +104,21 @@ class MarginScores:
     needed: tuple[tuple[int, float], ...] = ()  # hours ago, and the margin
     risk: float = RISK
     debt: float = 0.0  # at that risk; at another one it is in proportion
+    pace: float = 0.0  # the margin that the last hour needed, as far as it went
 
     def margin(self, risk: float) -> float:
         """Returns the margin at this risk."""
         debt = self.debt * (risk / self.risk)
         scores = [(needed, FORGET**ago) for ago, needed in self.needed]
         calm = (1.0 - FORGET**self.hours) / (1.0 - FORGET) - sum(weight for _, weight in scores)
-        scores.append((0.0, max(0.0, calm) + CALM_FACTOR / risk * FORGET**self.hours))
-        return min(MOST_MARGIN, upper_quantile(scores, risk - debt))
+        assumed = CALM_FACTOR / risk
+        scores.append((0.0, max(0.0, calm) + assumed * FORGET**self.hours))
+        pace = self.pace if self.hours < assumed else 0.0  # by then the hours tell more
+        return max(pace, min(MOST_MARGIN, upper_quantile(scores, risk - debt)))
+
+
+def _round_up(margin: float) -> float:
+    return math.ceil(margin * SCORE_STEPS - 1e-6) / SCORE_STEPS
 
 
 EMPTY = LoadedSpan(0.0, 0.0, 0.0, 0.0)
@@ -118,6 +138,8 @@ class Margin:
     _running: float | None = None  # the margin that it needs, once it has missed
     _plans: deque[tuple[float, float, float]] = field(default_factory=deque)  # time, rate, rate without its margin
     _span: LoadedSpan = EMPTY
+    _recent: deque[LoadedSpan] = field(default_factory=deque)  # of the last hour
+    _pace: float = 0.0  # the margin that these needed
 
     def restore(self, scores: MarginScores, missed_hours: int, known_hours: int) -> None:
         """Continues from what another leader had learned."""
@@ -126,7 +148,8 @@ class Margin:
             hours[-1 - ago] = needed
         self._needed.extend(hours)
         self.missed.extend([True] * missed_hours + [False] * (known_hours - missed_hours))
-        self.debt, self.risk, self.share = scores.debt, scores.risk, scores.margin(scores.risk)
+        self.debt, self.risk, self._pace = scores.debt, scores.risk, scores.pace
+        self.share = scores.margin(scores.risk)
 
     def add(self, sample: Sample, planned: float, rules: MarginRules) -> None:
         """Takes the newest sample, and the rate that is planned for by then; only of what was planned it learns."""
@@ -149,6 +172,8 @@ class Margin:
             self._hour.append(span)
             self._span = EMPTY
             self._judge(rules)
+            self._keep_pace(span, rules)
+            self.share = self.scores().margin(rules.risk)
 
     def _judge(self, rules: MarginRules) -> None:
         """Counts the hour as missed as soon as it has overspent what a whole one may, and learns from it at its end."""
@@ -160,27 +185,36 @@ class Margin:
         if not self._is_missed and above > allowed and self.debt < rules.risk:
             self._is_missed = True
             self._move(rules, missed=True)
-        if self._is_missed:
-            self._running = needed_margin(spans, allowed)
-            self.share = max(self.share, self.scores().margin(rules.risk))
+        needed = needed_margin(spans, allowed)
+        self._running = needed if self._is_missed else None
         if seconds < HOUR_SECONDS:
             return
         if not self._is_missed:
             self._move(rules, missed=False)
         self.missed.append(self._is_missed)
-        self._needed.append(needed_margin(spans, allowed))
+        self._needed.append(needed)
         self._hour, self._is_missed, self._running = [], False, None
-        self.share = self.scores().margin(rules.risk)
+
+    def _keep_pace(self, span: LoadedSpan, rules: MarginRules) -> None:
+        """Finds the least margin that would have kept the last hour's pace; what rises higher is the fast lane's."""
+        self._recent.append(span)
+        seconds = sum(known.seconds for known in self._recent)
+        while seconds - self._recent[0].seconds >= HOUR_SECONDS:
+            seconds -= self._recent.popleft().seconds
+        asked = sum(known.requests for known in self._recent)
+        allowed = rules.budget * asked * max(1.0, PACE_SECONDS / seconds)
+        reached = [
+            replace(known, bare=(1 + TOLERATED_SHARE) * known.bare)
+            for known in self._recent
+            if known.requests <= (1 + MOST_PACE) * known.bare
+        ]
+        self._pace = needed_margin(reached, allowed)
 
     def scores(self) -> MarginScores:
         """Returns what the margin is learned from, with the hour that runs if it has missed."""
         hours = [*self._needed, *([] if self._running is None else [self._running])]
-        needed = tuple(
-            (ago, math.ceil(need * SCORE_STEPS - 1e-6) / SCORE_STEPS)
-            for ago, need in enumerate(reversed(hours))
-            if need > 0
-        )
-        return MarginScores(len(hours), needed, self.risk, self.debt)
+        needed = tuple((ago, _round_up(need)) for ago, need in enumerate(reversed(hours)) if need > 0)
+        return MarginScores(len(hours), needed, self.risk, self.debt, _round_up(self._pace))
 
     def _move(self, rules: MarginRules, missed: bool) -> None:
         self.debt = max(0.0, rules.risk - move_level(rules.risk - self.debt, rules.risk, missed))

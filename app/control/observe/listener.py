@@ -32,7 +32,7 @@ from app.store.fleet import loads as rows
 from app.store.fleet.load_news import LoadNews, NewsQuestion
 from app.store.plans import corrections
 from app.store.world import events
-from solvers.forecast import MarginRules
+from solvers.forecast import rules_of
 from solvers.llm.iteration import TokenLengths
 from solvers.planning.measured import MeasuredInstance
 from solvers.planning.problem import Problem, Profile, ProfileKey
@@ -73,9 +73,7 @@ class ReportListener:
         starts, common, cycle = start_seconds(declared), policy_spec(declared), cycle_seconds(declared)
         percentiles = {name: slo_percentile(spec) for name, spec in services.items()}
         rules = {
-            name: MarginRules(
-                risk_of(spec, common), 1.0 - percentiles[name] / 100.0, starts[name], cycle + starts[name]
-            )
+            name: rules_of(risk_of(spec, common), percentiles[name], starts[name], cycle)
             for name, spec in services.items()
         }
         with self._turn:

@@ -93,7 +93,11 @@ class Scene:
         for node, wanted in self.before.items():
             gpu_type = self.rules.gpu_types.get(node, "")
             for line in wanted.instances:
-                if line.service and line.owner not in self.rules.hurried and line.profile_key(gpu_type) in state.canaries:
+                if (
+                    line.service
+                    and line.owner not in self.rules.hurried
+                    and line.profile_key(gpu_type) in state.canaries
+                ):
                     found.setdefault(line.id, PendingStep(0.0, None))
         return found
 

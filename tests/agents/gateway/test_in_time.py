@@ -132,6 +132,19 @@ def test_in_an_overload_what_is_admitted_is_in_time_and_copies_have_enough_to_do
     assert service.in_time - in_time >= 0.93 * 120 * service.capacity
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [0.95, 1.05])
+def test_a_limit_stays_while_requests_are_turned_away(times: float) -> None:
+    """Where about as much comes as can be answered, the load seems to fit again and again, and without limits none is
+    in time."""
+    service = Service({name: BatchCopy(8, 0.0165, 16) for name in "ab"}, ServiceTarget(0.04, 99.5))
+    service.advance(20, 0.6 * service.capacity)
+    service.advance(20, 1.2 * service.capacity)
+    in_time, late = service.in_time, service.late
+    service.advance(60, times * service.capacity)
+    assert service.late - late <= 0.01 * (service.in_time - in_time)
+
+
 def test_a_copy_gets_no_more_than_it_answers_in_time_whatever_its_weight() -> None:
     service = Service(
         {"slow": BatchCopy(4, 0.7, 8, weight=9.0), "fast": BatchCopy(8, 0.3, 40, weight=1.0)}, ServiceTarget(1.5, 95.0)

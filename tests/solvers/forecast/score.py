@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
-from solvers.forecast import Forecaster, Margin, MarginRules, Sample
+from solvers.forecast import Forecaster, Margin, Sample, rules_of
 from solvers.forecast.margin import RISK
 
 SAMPLE_SECONDS = 10
@@ -25,7 +25,7 @@ KNOWN_SECONDS = 1800  # of samples that a forecaster gets
 LEARNING_SECONDS = 2400.0  # before anything is scored
 RATES = (1000.0, 200.0, 50.0, 20.0)
 FEW_RATES = (15.0, 8.0, 4.0, 2.0)
-BUDGET = 0.01  # share of an hour's requests that may be above the plan
+BUDGET = 0.01  # share of an hour's requests that may be late
 CLASS_SHARE = 0.05  # by which one class of capacity exceeds the next smaller one
 
 
@@ -119,7 +119,7 @@ def _overspent_hours(course: Sequence[_Moment]) -> Iterator[bool]:
 
 
 def _follow(forecaster: Forecaster, trace: Trace, declared: float, risk: float) -> Iterator[_Moment]:
-    margin, rules = Margin(), MarginRules(risk, BUDGET, START_SECONDS, AHEAD_SECONDS)
+    margin, rules = Margin(), rules_of(risk, 100 * (1 - BUDGET), START_SECONDS, CYCLE_SECONDS)
     draw = random.Random(trace.seed)
     samples: list[Sample] = []
     recent: list[float] = []  # planned rates, one a sample

@@ -15,11 +15,13 @@ from solvers.forecast import Margin, MarginRules, Sample
 from solvers.forecast.margin import (
     HALF_LIFE_HOURS,
     MOST_MARGIN,
+    MOST_PACE,
     STEP_SHARE,
     LoadedSpan,
     MarginScores,
     move_level,
     needed_margin,
+    rules_of,
     upper_quantile,
 )
 from tests.support.soak import scaled
@@ -140,6 +142,23 @@ def test_a_single_bad_hour_is_what_risk_allows_and_a_second_raises_the_margin_at
     assert 0.1 < margin.share <= MOST_MARGIN
     counted(margin, rules, int(3 * HALF_LIFE_HOURS), lambda *_: 100.0)
     assert margin.share == 0.0
+
+
+def test_a_new_service_whose_load_climbs_again_and_again_gets_a_margin_within_minutes() -> None:
+    margin, rules = Margin(), rules_of(0.05, 98.0, 20.0, 15.0)
+    for span in range(20):
+        at, load = 60.0 * (span + 1), 120.0 if span % 2 else 100.0
+        margin.add(Sample(at, 60.0, load * 60.0), 100 * (1 + margin.share), rules)
+    assert 0.1 < margin.share <= MOST_PACE
+
+
+def test_a_rise_beyond_what_a_margin_may_cover_raises_none_and_neither_does_what_plans_tolerate() -> None:
+    for load in (400.0, 102.0):
+        margin, rules = Margin(), rules_of(0.05, 98.0, 20.0, 15.0)
+        for span in range(10):
+            at = 60.0 * (span + 1)
+            margin.add(Sample(at, 60.0, (load if span % 3 == 2 else 100.0) * 60.0), 100 * (1 + margin.share), rules)
+        assert margin.share == 0.0
 
 
 def test_a_smaller_risk_gives_no_smaller_margin() -> None:

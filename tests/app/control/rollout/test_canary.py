@@ -118,6 +118,35 @@ def test_a_service_that_has_nothing_else_does_not_wait() -> None:
     assert advance(TRIED, assigned, all_serve(assigned), RolloutState(), RULES, NOW).made == ("old-1", "old-2")
 
 
+GROWN = {"n1": a_node(an_instance("old")), **{f"n{n}": a_node(an_instance(f"new-{n}", variant="int8")) for n in (2, 3)}}
+
+
+def test_a_service_that_turns_requests_away_starts_its_copies_beside_the_canary() -> None:
+    assigned = {"n1": a_node(an_instance("old")), "n2": a_node(), "n3": a_node()}
+    step = advance(GROWN, assigned, all_serve(assigned), RolloutState(), RULES, NOW)
+    assert step.made == ("new-2", "new-3")
+    assert step.state.canaries[KEY].instance == "new-2"
+
+
+def test_a_service_that_has_nine_tenths_of_its_rate_waits_for_its_canary() -> None:
+    assigned = {"n1": a_node(an_instance("old", rate=290)), "n2": a_node(), "n3": a_node()}
+    target = {**GROWN, "n1": assigned["n1"], "n2": a_node(an_instance("new-2", variant="int8", rate=15)),
+              "n3": a_node(an_instance("new-3", variant="int8", rate=15))}  # fmt: skip
+    assert advance(target, assigned, all_serve(assigned), RolloutState(), RULES, NOW).made == ("new-2",)
+
+
+def test_nothing_stops_for_what_started_beside_a_canary_until_it_has_passed() -> None:
+    assigned = {"n1": a_node(an_instance("old")), "n2": a_node(), "n3": a_node()}
+    grown = advance(GROWN, assigned, all_serve(assigned), RolloutState(), RULES, NOW)
+    fallen = {**GROWN, "n1": a_node()}  # the load has gone back to what the two new ones carry
+    now = NOW + timedelta(seconds=5)
+    step = advance(fallen, grown.desired, all_serve(grown.desired), grown.state, RULES, now)
+    assert (step.made, step.waiting[0].reason) == ((), "capacity_at_risk")
+    later, good = NOW + timedelta(seconds=90), {"new-2": CopyTrial(500, 99.0)}
+    step = advance(fallen, step.desired, all_serve(step.desired), step.state, RULES, later, good)
+    assert step.made == ("old",)
+
+
 def waiting_for_room(*more: AssignedInstance) -> tuple[Desired, Desired, FleetStatus]:
     """usual moves from n1 to n2 in a shape that is on trial there; newcomer wants its old room, and has no copy."""
     old = [an_instance(f"old-{gpu}", "usual", gpu, sm=40) for gpu in (0, 1)]
