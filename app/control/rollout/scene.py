@@ -57,7 +57,7 @@ class Scene:
             there = [line for wanted in assigned.values() for line in wanted.instances if line.id in on_trial]
             watched = {line.id: on_trial[line.id] for line in there if line.owner not in self.urgent}
             self.ledger = CapacityLedger(services, assigned, target, {**watched, **state.pending}, observed, rules)
-        self._all_counted = lambda: CapacityLedger(services, assigned, target, state.pending, observed, rules)
+        self._services, self._pending_before = services, state.pending
         self._limits_of: dict[str, GpuLimits | None] = {}
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
@@ -102,9 +102,9 @@ class Scene:
         return found
 
     @cached_property
-    def _counted(self) -> CapacityLedger:
-        """The capacity with everything that serves, what is on trial, too."""
-        return self._all_counted()
+    def _ledger_with_trials(self) -> CapacityLedger:
+        """Counts all that serves, what is on trial, too."""
+        return CapacityLedger(self._services, self.before, self.target, self._pending_before, self.observed, self.rules)
 
     @cached_property
     def urgent(self) -> frozenset[str]:
@@ -234,7 +234,7 @@ class Scene:
         first = self.canaries.get(key)
         if first is None or first.instance == change.id or change.owner in self.urgent:
             return None
-        if change.kind is ChangeKind.START and self._counted.share(change.owner) < SHORT_SHARE:
+        if change.kind is ChangeKind.START and self._ledger_with_trials.share(change.owner) < SHORT_SHARE:
             return None  # it takes nothing away, and without it requests are turned away
         return Shortfall(Reason.CANARY_FIRST, f"{key} is tested on another instance first")
 
