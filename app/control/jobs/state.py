@@ -19,6 +19,7 @@ from app.control.domain.specs import (
     LEARNED,
     PRIORITIES,
     RETRIES,
+    Spec,
     is_preemptible,
     job_tables,
     memory_gib,
@@ -162,13 +163,25 @@ def work_of(declared: DeclaredObject) -> JobWork:
         fastest_per_second=max((float(speed) for table, _ in tables.values() for speed in table.values()), default=0.0),
         memory_gib={kind: memory_gib(profile) for kind, (_, profile) in tables.items()},
         least_sm_percent={kind: min(int(sm) for sm in table) for kind, (table, _) in tables.items()},
-        manifest=blake2b(msgspec.json.encode(spec, order="deterministic"), digest_size=8).hexdigest(),
+        manifest=_hash_declared(spec),
         retries=retries_of(spec),
         gpus=int(spec.get("gpus", 1)),
         undeclared_speeds=frozenset(
             kind for kind, profile in spec["profiles"].items() if speed_field(spec) not in profile or LEARNED in profile
         ),
     )
+
+
+def _hash_declared(spec: Spec) -> str:
+    """Returns a hash of what is declared: a speed that is learned, or learned again, is no change."""
+    profiles = {
+        kind: {name: value for name, value in profile.items() if name not in (LEARNED, speed_field(spec))}
+        if LEARNED in profile
+        else profile
+        for kind, profile in spec["profiles"].items()
+    }
+    words = msgspec.json.encode({**spec, "profiles": profiles}, order="deterministic")
+    return blake2b(words, digest_size=8).hexdigest()
 
 
 def list_assigned_places(assigned: Desired, nodes: Mapping[str, NodeStatus]) -> dict[str, JobPlace]:
