@@ -39,25 +39,28 @@ def price_slos(
         without = _cheapest(_leave_out(problem, name), solve, _drop_lines(plan, name))
         looser = _cheapest(_set_slo(problem, service, 1 + SLO_STEP_SHARE), solve, plan)
         tighter = _cheapest(_set_slo(problem, service, 1 - SLO_STEP_SHARE), solve, None)
-        dearer = None if tighter is None else tighter if _no_dearer(now, tighter) is now else now
+        prices_percentiles = bool(names) and without is not None and service.tokens is None
+        amounts = _cost_percentiles(problem, service, solve, now) if prices_percentiles else {}
+        here = amounts.get(service.percentile, now)  # less than now where the plan of a stricter percentile is cheaper
+        dearer = None if tighter is None else tighter if _no_dearer(here, tighter) is here else here
         price: SloPriceWire = {
             "service": name,
             "sloMs": service.slo_ms,
             "percentile": service.percentile,
-            "costsPerHour": _difference(now, _no_dearer(without, now)),
-            "shorterAddsPerHour": _difference(dearer, now),
-            "longerSavesPerHour": _difference(now, _no_dearer(looser, now)),
+            "costsPerHour": _difference(here, _no_dearer(without, here)),
+            "shorterAddsPerHour": _difference(dearer, here),
+            "longerSavesPerHour": _difference(here, _no_dearer(looser, here)),
         }
-        if names and without is not None and service.tokens is None:
-            price["percentiles"] = _price_percentiles(problem, service, solve, now, without, measured.get(name, 0.0))
+        if prices_percentiles:
+            price["percentiles"] = list(_price_percentiles(amounts, without, measured.get(name, 0.0)))
         yield price
 
 
-def _price_percentiles(
-    problem: Problem, service: Service, solve: Solve, now: SloAmountWire, without: SloAmountWire, measured: float
-) -> list[PercentilePriceWire]:
-    """Returns what the SLO costs at each percentile, its own included, the lowest first, as long as time is left."""
-    found: list[PercentilePriceWire] = []
+def _cost_percentiles(
+    problem: Problem, service: Service, solve: Solve, now: SloAmountWire
+) -> dict[float, SloAmountWire]:
+    """Returns the fleet's cost by percentile, the service's own included, the highest first, while time is left."""
+    found: dict[float, SloAmountWire] = {}
     stricter: SloAmountWire | None = None
     for percentile in sorted({*PERCENTILES, service.percentile}, reverse=True):
         amount: SloAmountWire | None = now
@@ -65,12 +68,19 @@ def _price_percentiles(
             amount = _cheapest(_put(problem, replace(service, percentile=percentile)), solve, None)
         if amount is None:
             break
-        stricter = _no_dearer(stricter, amount) or amount  # its plan keeps this percentile, too
-        costs = _difference(stricter, without)
+        stricter = found[percentile] = _no_dearer(stricter, amount) or amount  # its plan keeps this percentile, too
+    return found
+
+
+def _price_percentiles(
+    amounts: Mapping[float, SloAmountWire], without: SloAmountWire | None, measured: float
+) -> Iterator[PercentilePriceWire]:
+    """Yields what the SLO costs at each percentile, the lowest first."""
+    for percentile, amount in sorted(amounts.items()):
+        costs = _difference(amount, _no_dearer(without, amount))
         assert costs
         is_measured = measured * (100.0 - percentile) / 100.0 >= TELLING_LATE * (1 - 1e-9)
-        found.append({"percentile": percentile, "costsPerHour": costs, "isMeasured": is_measured})
-    return found[::-1]
+        yield {"percentile": percentile, "costsPerHour": costs, "isMeasured": is_measured}
 
 
 def _difference(more: SloAmountWire | None, less: SloAmountWire | None) -> SloAmountWire | None:

@@ -10,12 +10,15 @@ import pytest
 
 from app.api.answers.whatif import WhatIfRequest
 from app.control.answer.whatif.change import RateChange, WhatIfChange, WrongChange, apply_change
+from app.control.answer.whatif.prices import price_slos
 from app.control.answer.whatif.question import WhatIf
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.orders import Solve, solve_order
 from solvers.planners.names import BASELINES, HETSEV, HPA, MELANGE, PLANNERS
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
 from tests.app.control.answer.whatif.worlds import snapshot
 
 
@@ -128,6 +131,20 @@ def test_a_stricter_percentile_never_costs_less_and_is_measured_by_enough_reques
     costs = [line["costsPerHour"]["gpus"] + line["costsPerHour"]["unserved"] for line in percentiles]
     assert costs == sorted(costs)
     assert percentiles[2]["costsPerHour"] == price["costsPerHour"]
+
+
+def test_a_cheaper_plan_for_a_stricter_percentile_is_the_price_of_the_slo_too() -> None:
+    problem = formulate(snapshot(search=300.0, ads=200.0)).problem
+    everything = solve_order(Solve(replace(problem, state=None), 2.0, 20, 0)).plan
+    nothing = replace(everything, instances=(), unserved=())
+
+    def solve(some: Problem) -> Plan:
+        """Finds a plan of no cost at 99.9 % and without the service, and none better than the known one otherwise."""
+        wanted = some.services.get("shop/search")
+        return nothing if wanted is None or wanted.percentile == 99.9 else everything
+
+    (price,) = price_slos(replace(problem, state=None), everything, solve, ("shop/search",))
+    assert {line["percentile"]: line["costsPerHour"] for line in price["percentiles"]}[98.0] == price["costsPerHour"]
 
 
 def surviving(world: Snapshot, name: str) -> DeclaredObject:
