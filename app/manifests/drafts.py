@@ -22,7 +22,8 @@ def describe_draft(profile: WrittenSpec) -> str:
     if not is_draft(profile):
         return ""
     goal = float(profile.get("errorGoal", ERROR_GOAL))
-    return f"draft, error {write_error(profile['leftOutError'])} (goal {write_error(goal)})"
+    error, allowed = write_error(profile["leftOutError"]), write_error(goal)
+    return f"draft, error {f'above {allowed}' if error == allowed else error} (goal {allowed})"
 
 
 def write_error(error: float) -> str:

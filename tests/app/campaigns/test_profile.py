@@ -143,6 +143,7 @@ def test_a_draft_is_as_uncertain_as_its_left_out_errors_show() -> None:
     error = draft["leftOutError"]
     assert error == accepted["leftOutError"] > 0.5
     assert describe_draft(draft) == f"draft, error {100 * error:.0f} % (goal 10 %)"
+    assert describe_draft({"leftOutError": 0.1004}) == "draft, error above 10 % (goal 10 %)"
     assert (describe_draft(accepted), accepted["errorGoal"]) == ("", 1.0)
     for spec, least in ((draft, find_q90_factor(error)), (accepted, 1.0)):
         ratios = [value["q90"] / value["mean"] for row in spec["latencyMs"].values() for value in row.values()]
