@@ -100,14 +100,14 @@ def run(args: argparse.Namespace) -> int:
         }
         with waiting(f"planning twice, for at most {query['seconds']:g} s"):
             answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
-    if args.risk_prices:
-        _draw_risks(answer["riskPrices"], args.risk_prices)
     if not print_data(answer, "json" if args.json else args.output):
         for line in lines(answer, compare=compares):
             print(line)
         if compares and answer["seconds"] < query["seconds"] and not args.work:
             longer = f"; --seconds {LONGEST_SECONDS} looks longer" if query["seconds"] < LONGEST_SECONDS else ""
             say(f"nothing better was found for a while, after {answer['seconds']:.1f} s{longer}")
+    if args.risk_prices:  # last: a file that cannot be written takes no answer away
+        _draw_risks(answer["riskPrices"], args.risk_prices)
     return exits.OK
 
 

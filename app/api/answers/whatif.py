@@ -171,6 +171,10 @@ def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfCha
     of_policy = [_risk(text) for text in query.risk if "=" not in text]
     if len(of_policy) > 1:
         raise HttpProblem("bad-request", f"risk is given {len(of_policy)} times for all services; allowed: once")
+    if both := sorted(rates.keys() & risks.keys()):
+        raise HttpProblem(
+            "bad-request", f"{both[0]} is given a rate and a risk, but a given rate has no margin: ask apart"
+        )
     gone = tuple(("Node", "", name) for name in dict.fromkeys(query.lose_node))
     risk = of_policy[0] if of_policy else None
     return WhatIfChange(_declare(wanted), gone, gpus, slos, rates, query.planner, risk, risks)

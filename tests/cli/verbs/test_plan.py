@@ -171,9 +171,13 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     assert [line.split()[0] for line in risks.lines[-7:]] == ["RISK", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5"]
     drawn = ElementTree.parse(picture).getroot()
     assert [words.text for words in drawn.iter(f"{SVG}desc")] == [
-        f"GPUs of the fleet cost, an hour: {', '.join(f'4.80 at {risk} %' for risk in (50, 20, 10, 5, 2, 1))}."
+        f"GPUs of the fleet cost, an hour: {', '.join(f'4.80 at {risk} %' for risk in (50, 20, 10, 5, 2, 1))}; "
+        "requests stay unserved at 50 %, 20 %, 10 %, 5 %, 2 %, 1 %."
     ]
-    assert "cannot be written" in run("what-if", "--risk-prices", f"{tmp_path}/none/prices.svg", "--work", "1").err
+    lost = run("what-if", "--risk-prices", f"{tmp_path}/none/prices.svg", "--work", "1")
+    assert "cannot be written" in lost.err and "PLANNED/S" in lost.out, "the prices are told all the same"
+    both = run("what-if", "--rate", "shop/a=x2", "--risk", "shop/a=0.5")
+    assert "shop/a is given a rate and a risk" in both.err and both.code == 2, both
     assert run("what-if").code == 2
     assert run("what-if", "--add-gpu", "h100=2").code == 2
 
