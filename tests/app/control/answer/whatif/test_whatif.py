@@ -136,9 +136,10 @@ def test_a_stricter_percentile_never_costs_less_and_is_measured_by_enough_reques
 def test_a_cheaper_plan_for_a_stricter_percentile_is_the_price_of_the_slo_too() -> None:
     problem = formulate(snapshot(search=300.0, ads=200.0)).problem
     everything = solve_order(Solve(replace(problem, state=None), 2.0, 20, 0)).plan
+    assert everything
     nothing = replace(everything, instances=(), unserved=())
 
-    def solve(some: Problem) -> Plan:
+    def solve(some: Problem) -> Plan | None:
         """Finds a plan of no cost at 99.9 % and without the service, and none better than the known one otherwise."""
         wanted = some.services.get("shop/search")
         return nothing if wanted is None or wanted.percentile == 99.9 else everything
