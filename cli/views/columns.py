@@ -50,7 +50,7 @@ def read_reclaimed(item: Object) -> str:
     return ahead(str(deadline)) if deadline else ""
 
 
-def fit_words(item: Object) -> str:
+def read_fit(item: Object) -> str:
     """Returns the error of a Profile that is a draft."""
     return describe_draft(item.get("spec", {}))
 
@@ -227,7 +227,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("GPUTYPE", spec("gpuType")),
         TableColumn("BATCH", spec("latencyMs", first_to_last)),
         TableColumn("FASTEST", spec("latencyMs", fastest)),
-        TableColumn("FIT", fit_words),
+        TableColumn("FIT", read_fit),
         TableColumn("START", spec("startSeconds", lambda value: f"{number(mean(value))} s", default="20 s"), wide=True),
     ),
     Kind.POLICY: (

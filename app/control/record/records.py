@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,8 @@ from app.control.record.encoding import join_snapshot
 from app.manifests.model import Fields
 from app.store.plans import pieces, plan_reads, plans
 from solvers.planning.plan import Plan
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,21 @@ def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
 
 
 def read_last_loads(connection: Connection) -> Mapping[str, ExpectedLoad]:
-    """Returns the loads that the newest decision was made for, by service; none where its snapshot is not stored."""
+    """Returns the loads that the newest decision was made for, by service.
+
+    Returns none where its snapshot is not stored, or of another version: no leader can depend on that.
+    """
     number = plan_reads.newest(connection)
     row = plans.read_row(connection, number) if number else None
     hashes = [bytes.fromhex(digest) for digest in row.snapshot] if row else []
     found = pieces.get(connection, hashes)
-    is_whole = bool(hashes) and found.keys() >= set(hashes)
-    return join_snapshot([found[digest] for digest in hashes]).expected if is_whole else {}
+    if not hashes or found.keys() < set(hashes):
+        return {}
+    try:
+        return join_snapshot([found[digest] for digest in hashes]).expected
+    except msgspec.ValidationError as error:
+        log.warning("snapshot_unreadable", extra={"plan": number, "reason": str(error)})
+        return {}
 
 
 def snapshot_of(connection: Connection, recorded: RecordedPlan) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -132,6 +133,23 @@ def test_a_new_leader_continues_with_the_margins_of_the_last(database_url: str) 
         assert known.scores == scores
         assert known.margin == scores.margin(0.05) > 0
         assert (known.missed_hours, known.known_hours) == (1, 9)
+
+
+def test_a_leader_begins_though_it_cannot_read_the_last_snapshot(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        simulation.advance(60, CALM_TICK_SECONDS)
+        assert "shop/a" in simulation.planner.store.read_last_loads()
+        other = zlib.compress(b'{"expected": 3}')
+        parts = "SELECT decode(jsonb_array_elements_text(snapshot), 'hex') FROM plan"
+        simulation.database.write(
+            lambda connection: connection.execute(
+                text(f"UPDATE piece SET body = :other WHERE hash IN ({parts})"), {"other": other}
+            )
+        )
+        new = another(simulation)
+        simulation.plans = False
+        simulation.advance(31)
+        assert new.lead()
 
 
 def test_case_2_a_replaced_leader_answers_no_request_and_forgets_no_plan(database_url: str) -> None:
