@@ -7,7 +7,7 @@ from datetime import datetime
 
 from app.control.decide.cordons import Drain
 from app.control.domain.events import NewEvent, Reason, event_of
-from app.control.domain.snapshot import Correction, NodeStatus, Snapshot
+from app.control.domain.snapshot import Correction, LatencyFactor, NodeStatus, Snapshot
 from app.control.tell.slo import SloStatus
 from app.store.fleet.cordons import ALL_GPUS
 
@@ -97,8 +97,14 @@ def _count_leaving(before: Snapshot, now: NodeStatus) -> int:
     return sum(not draining.isdisjoint(line.all_gpus) for line in lines)
 
 
+def _find_worst(correction: Correction) -> LatencyFactor:
+    """Returns the place that is far too slow, or else the farthest: a draft may be far too careful elsewhere."""
+    slowest = max(correction.latency, key=lambda place: place.factor, default=correction.farthest)
+    return slowest if slowest.factor > WRONG_FACTOR else correction.farthest
+
+
 def _list_profile_events(key: str, before: Correction, now: Correction) -> Iterator[NewEvent]:
-    point, was = now.farthest, before.latency_factor
+    point, was = _find_worst(now), _find_worst(before).factor
     factor = point.factor
     is_wrong, was_wrong = (value > WRONG_FACTOR for value in (factor, was))
     message = f"{key}: execution takes {factor:.2f} times as long as the profile says"

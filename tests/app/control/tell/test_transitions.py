@@ -10,7 +10,7 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from app.control.decide.cordons import Drain
 from app.control.domain.desired import NodeDesired
-from app.control.domain.snapshot import NodeStatus, Snapshot
+from app.control.domain.snapshot import Correction, LatencyFactor, NodeStatus, Snapshot
 from app.control.tell.slo import SloStatus
 from app.control.tell.transitions import find_burn_events, find_drain_events, find_fleet_events, find_gateway_events
 from app.store.fleet.cordons import Cordon
@@ -79,6 +79,17 @@ def test_a_correction_that_moved_is_an_event_and_one_at_its_end_an_alarm() -> No
     assert events_found(1.0, 1.1) == ["profile_corrected"]
     assert events_found(1.4, 1.5) == ["profile_wrong"]
     assert events_found(1.5, 1.5) == []
+
+
+def test_a_place_that_is_too_slow_is_an_alarm_though_another_is_much_faster_than_its_draft_said() -> None:
+    faster = LatencyFactor(1, 100, 0.5)
+    first, second = (
+        replace(BEFORE, corrections={"m/v/big": Correction((faster, LatencyFactor(8, 100, factor)))})
+        for factor in (1.2, 1.48)
+    )
+    (event,) = find_fleet_events(first, second)
+    assert event.reason == "profile_wrong" and "1.48 times" in event.message and "at batch 8" in event.message
+    assert find_fleet_events(second, second) == []
 
 
 def test_a_service_alarms_when_it_begins_to_burn() -> None:
