@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.manifests.drafts import write_error
 from app.manifests.numbers import finite_number
 from cli.exits import Failed
 from cli.output import format_yaml, plain, print_data, say
@@ -69,8 +70,8 @@ def _said(found: Mapping[str, Any]) -> str:
     head = f"{found['gpuType']}: {found['measurements']} measurements beside neighbours"
     if error is None or scalar is None:
         return f"{head}; too few different mixes to leave some out"
-    missed = f"one pressure and sensitivity a model miss a left-out mix by {100 * scalar:.2g} %"
-    return f"{head}; {missed}; best is {found['method']} with {100 * error:.2g} %"
+    missed = f"one pressure and sensitivity a model miss a left-out mix by {write_error(scalar)}"
+    return f"{head}; {missed}; best is {found['method']} with {write_error(error)}"
 
 
 def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[SlowdownObservation]]:

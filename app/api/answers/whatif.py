@@ -185,12 +185,14 @@ def _declare(wanted: Sequence[Manifest]) -> tuple[DeclaredObject, ...]:
 
 
 def _pairs(given: Sequence[str], what: str, form: str) -> list[tuple[str, str]]:
-    found = []
+    found: list[tuple[str, str]] = []
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or re.fullmatch(form, name) is None:
             allowed = "TENANT/NAME=VALUE" if form is SERVICE else "NAME=VALUE"
             raise HttpProblem("bad-request", f"{what} {text[:80]!r} is not understood; allowed: {allowed}")
+        if form is SERVICE and name in dict(found):
+            raise HttpProblem("bad-request", f"{what} is given twice for {name}; allowed: once")
         found.append((name, value))
     return found
 

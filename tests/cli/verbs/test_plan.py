@@ -176,6 +176,8 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     ]
     lost = run("what-if", "--risk-prices", f"{tmp_path}/none/prices.svg", "--work", "1")
     assert "cannot be written" in lost.err and "PLANNED/S" in lost.out, "the prices are told all the same"
+    twice = run("what-if", "--risk", "shop/a=0.1", "--risk", "shop/a=0.5")
+    assert "risk is given twice for shop/a; allowed: once" in twice.err and twice.code == 2, twice
     both = run("what-if", "--rate", "shop/a=x2", "--risk", "shop/a=0.5")
     assert "shop/a is given a rate and a risk" in both.err and both.code == 2, both
     assert run("what-if").code == 2

@@ -16,7 +16,7 @@ from app.control.answer.explain.wording import count, money, ms
 from app.control.domain.snapshot import Snapshot
 from app.control.domain.specs import Spec, profile_key, quantile_of
 from app.control.formulate.problem import curve
-from app.manifests.drafts import describe_draft
+from app.manifests.drafts import describe_draft, write_error
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, profile_at
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
@@ -133,10 +133,10 @@ def _describe(spread: ProfileSpreadWire) -> str:
     known += [f"of {spread['at'][:10]}"] if spread["at"] else []
     origin = " ".join(known) or spread["source"]
     state = f"a {spread['draft']}" if spread["draft"] else "uncertain"
-    longer = 100 * (spread["plannedMs"] / spread["meanMs"] - 1.0)
+    longer = write_error(spread["plannedMs"] / spread["meanMs"] - 1.0)
     return (
         f"its profile on {spread['gpuType']} is {state}: batch {spread['batch']} at {spread['smPercent']:g} % of the "
-        f"SMs is planned at {ms(spread['plannedMs'])} for a mean of {ms(spread['meanMs'])}: {longer:.2g} % at {level} "
+        f"SMs is planned at {ms(spread['plannedMs'])} for a mean of {ms(spread['meanMs'])}: {longer} at {level} "
         f"{origin}"
     )
 

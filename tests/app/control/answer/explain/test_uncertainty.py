@@ -59,6 +59,8 @@ def test_the_plan_counts_on_the_quantile_and_explain_states_the_spread() -> None
     assert any("20 % at q90 from 16 measurements of 2026-11-23" in sentence for sentence in answer["sentences"])
     _, of_draft = explained(uncertain(1.2, leftOutError=0.234))
     assert any(" is a draft, error 23 % (goal 10 %): batch " in sentence for sentence in of_draft["sentences"])
+    _, of_wide_draft = explained(uncertain(2.134, leftOutError=0.6))
+    assert any("113 % at q90" in sentence for sentence in of_wide_draft["sentences"]), of_wide_draft["sentences"]
 
 
 def test_what_could_be_saved_is_a_part_of_the_cost_and_names_the_service_as_worth_profiling() -> None:
