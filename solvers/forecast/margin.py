@@ -28,7 +28,7 @@ LEAST_SECONDS, MOST_SECONDS = 30.0, 300.0  # of a span whose load is compared wi
 TELLING_REQUESTS = 1000.0  # which within these should have so many requests, as fewer scatter
 PACE_SECONDS = 600.0  # whose budget may be spent at once
 MOST_PACE = 0.25  # a share: so far the pace of the last hour alone raises a margin
-TOLERATED_SHARE = ForecastTuning().sudden_band  # by which a rate may exceed its plan for a while
+TOLERATED_SHARE = ForecastTuning().sudden_band  # by which a rate may exceed its plan for a while, beside chance
 LOAD_SHARE = 0.5  # of an error budget that load above the plan may spend; hand-overs and faults spend the rest
 REACTION_SECONDS = 10.0  # from a decision to the start of its copies, and from their last warm-up to their routes
 
@@ -204,7 +204,7 @@ class Margin:
         asked = sum(known.requests for known in self._recent)
         allowed = rules.budget * asked * max(1.0, PACE_SECONDS / seconds)
         reached = [
-            replace(known, bare=(1 + TOLERATED_SHARE) * known.bare)
+            replace(known, bare=(1 + math.hypot(TOLERATED_SHARE, max(1.0, known.requests) ** -0.5)) * known.bare)
             for known in self._recent
             if known.requests <= (1 + MOST_PACE) * known.bare
         ]
