@@ -13,7 +13,7 @@ from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction, LatencyFactor
 from app.manifests.drafts import describe_draft
 from app.manifests.model import Fields
-from app.manifests.uncertain import MEAN_QUANTILE
+from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain
 from app.manifests.uncertain import value_at as value_of
 from app.store.plans.corrections import CorrectionRow
 from solvers.planning.judge.readings import value_at
@@ -158,8 +158,15 @@ def _provenance(here: Sequence[RegionRecord], factor: float, declared: object, d
 
 
 def _draft_sentences(spec: Fields) -> Iterator[str]:
-    if words := describe_draft(spec):
-        yield f"{words}: times are planned with its spread until copies have shown them"
+    words = describe_draft(spec)
+    if not words:
+        return
+    rows = [*spec.get("latencyMs", {}).values(), *spec.get("iteration", {}).values()]
+    if any(is_uncertain(value) for row in rows for value in row.values()):
+        until = "copies have shown them" if "latencyMs" in spec else "it is measured again"
+        yield f"{words}: times are planned with its spread until {until}"
+    else:
+        yield f"{words}: its times state no spread, so plans take them as they are"
 
 
 def _sentences(

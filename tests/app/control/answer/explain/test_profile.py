@@ -84,3 +84,14 @@ def test_what_is_not_latency_is_said_in_sentences() -> None:
         "5 % were added, because answers were late although execution was as declared",
         "measure it again",
     ]
+
+
+def test_a_draft_says_whether_and_how_long_plans_count_on_a_spread() -> None:
+    def say_draft(tables: dict[str, object]) -> str:
+        spec = {**{name: SPEC[name] for name in ("model", "variant", "gpuType")}, "leftOutError": 0.6, **tables}
+        return explain_profile("resnet-v100", spec, None, "2025-12-01T00:00:00Z", 0.9)["sentences"][0]
+
+    wide = {"mean": 24.0, "q90": 51.0, "source": "measured"}
+    assert say_draft({"latencyMs": SPEC["latencyMs"]}).endswith("no spread, so plans take them as they are")
+    assert say_draft({"latencyMs": {"8": {"100": wide}}}).endswith("with its spread until copies have shown them")
+    assert say_draft({"iteration": {"1": {"baseMs": wide}}}).endswith("with its spread until it is measured again")
