@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from solvers.forecast.headroom import Headroom, Keeper, Part, PlannedRate, account
-from solvers.forecast.margin import Margin, MarginRules, MarginScores, rules_of
+from solvers.forecast.margin import Margin, MarginRules, MarginScores, make_margin_rules
 from solvers.forecast.peaks import Forecast, Reason, expect, expect_most
 from solvers.forecast.samples import Sample
 from solvers.forecast.settings import ForecastTuning
 
 __all__ = [
     "Forecast", "ForecastTuning", "Forecaster", "Headroom", "Keeper", "Margin", "MarginRules", "MarginScores", "Part",
-    "PlannedRate", "Reason", "Sample", "account", "expect", "expect_most", "rules_of"
+    "PlannedRate", "Reason", "Sample", "account", "expect", "expect_most", "make_margin_rules"
 ]  # fmt: skip
 
 

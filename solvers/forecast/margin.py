@@ -43,7 +43,7 @@ class MarginRules:
     ahead_seconds: float = 50.0  # that, and a cycle before
 
 
-def rules_of(risk: float, percentile: float, start_seconds: float, cycle_seconds: float) -> MarginRules:
+def make_margin_rules(risk: float, percentile: float, start_seconds: float, cycle_seconds: float) -> MarginRules:
     """Returns the rules of a service whose copies start in so many seconds, and which is planned for every cycle."""
     ready = start_seconds + REACTION_SECONDS
     return MarginRules(risk, LOAD_SHARE * (1.0 - percentile / 100.0), ready, cycle_seconds + ready)

@@ -32,7 +32,7 @@ from app.store.fleet import loads as rows
 from app.store.fleet.load_news import LoadNews, NewsQuestion
 from app.store.plans import corrections
 from app.store.world import events
-from solvers.forecast import rules_of
+from solvers.forecast import make_margin_rules
 from solvers.llm.iteration import TokenLengths
 from solvers.planning.measured import MeasuredInstance
 from solvers.planning.problem import Problem, Profile, ProfileKey
@@ -73,7 +73,7 @@ class ReportListener:
         starts, common, cycle = start_seconds(declared), policy_spec(declared), cycle_seconds(declared)
         percentiles = {name: slo_percentile(spec) for name, spec in services.items()}
         rules = {
-            name: rules_of(risk_of(spec, common), percentiles[name], starts[name], cycle)
+            name: make_margin_rules(risk_of(spec, common), percentiles[name], starts[name], cycle)
             for name, spec in services.items()
         }
         with self._turn:

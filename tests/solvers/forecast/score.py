@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
-from solvers.forecast import Forecaster, Margin, Sample, rules_of
+from solvers.forecast import Forecaster, Margin, Sample, make_margin_rules
 from solvers.forecast.margin import RISK
 
 SAMPLE_SECONDS = 10
@@ -119,7 +119,7 @@ def _overspent_hours(course: Sequence[_Moment]) -> Iterator[bool]:
 
 
 def _follow(forecaster: Forecaster, trace: Trace, declared: float, risk: float) -> Iterator[_Moment]:
-    margin, rules = Margin(), rules_of(risk, 100 * (1 - BUDGET), START_SECONDS, CYCLE_SECONDS)
+    margin, rules = Margin(), make_margin_rules(risk, 100 * (1 - BUDGET), START_SECONDS, CYCLE_SECONDS)
     draw = random.Random(trace.seed)
     samples: list[Sample] = []
     recent: list[float] = []  # planned rates, one a sample

@@ -19,9 +19,9 @@ from solvers.forecast.margin import (
     STEP_SHARE,
     LoadedSpan,
     MarginScores,
+    make_margin_rules,
     move_level,
     needed_margin,
-    rules_of,
     upper_quantile,
 )
 from tests.support.soak import scaled
@@ -145,7 +145,7 @@ def test_a_single_bad_hour_is_what_risk_allows_and_a_second_raises_the_margin_at
 
 
 def test_a_new_service_whose_load_climbs_again_and_again_gets_a_margin_within_minutes() -> None:
-    margin, rules = Margin(), rules_of(0.05, 98.0, 20.0, 15.0)
+    margin, rules = Margin(), make_margin_rules(0.05, 98.0, 20.0, 15.0)
     for span in range(20):
         at, load = 60.0 * (span + 1), 120.0 if span % 2 else 100.0
         margin.add(Sample(at, 60.0, load * 60.0), 100 * (1 + margin.share), rules)
@@ -154,7 +154,7 @@ def test_a_new_service_whose_load_climbs_again_and_again_gets_a_margin_within_mi
 
 def test_a_rise_beyond_what_a_margin_may_cover_raises_none_and_neither_does_what_plans_tolerate() -> None:
     for load in (400.0, 102.0):
-        margin, rules = Margin(), rules_of(0.05, 98.0, 20.0, 15.0)
+        margin, rules = Margin(), make_margin_rules(0.05, 98.0, 20.0, 15.0)
         for span in range(10):
             at = 60.0 * (span + 1)
             margin.add(Sample(at, 60.0, (load if span % 3 == 2 else 100.0) * 60.0), 100 * (1 + margin.share), rules)
