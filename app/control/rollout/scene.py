@@ -53,11 +53,13 @@ class Scene:
         self.all = todo
         on_trial = self._on_trial(state)
         self.ledger = CapacityLedger(services, assigned, target, {**on_trial, **state.pending}, observed, rules)
+        self._with_trials = self.ledger  # counts all that serves, what is on trial, too
+        if on_trial:
+            self._with_trials = CapacityLedger(services, assigned, target, state.pending, observed, rules)
         if on_trial and self.urgent:  # their capacity is needed
             there = [line for wanted in assigned.values() for line in wanted.instances if line.id in on_trial]
             watched = {line.id: on_trial[line.id] for line in there if line.owner not in self.urgent}
             self.ledger = CapacityLedger(services, assigned, target, {**watched, **state.pending}, observed, rules)
-        self._services, self._pending_before = services, state.pending
         self._limits_of: dict[str, GpuLimits | None] = {}
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
@@ -100,11 +102,6 @@ class Scene:
                 ):
                     found.setdefault(line.id, PendingStep(0.0, None))
         return found
-
-    @cached_property
-    def _ledger_with_trials(self) -> CapacityLedger:
-        """Counts all that serves, what is on trial, too."""
-        return CapacityLedger(self._services, self.before, self.target, self._pending_before, self.observed, self.rules)
 
     @cached_property
     def urgent(self) -> frozenset[str]:
@@ -174,10 +171,11 @@ class Scene:
 
     def _would_lack(self, change: InstanceChange, rate_after: float, instances: int) -> Shortfall | None:
         """Returns what the service would lack if the instance carried only this."""
-        carries = self.ledger.now.get(change.id)
-        if carries is None or self.ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
+        ledger = self.ledger if self.ledger.now.get(change.id) is not None else self._with_trials
+        carries = ledger.now.get(change.id)
+        if carries is None or ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
             return None
-        return Shortfall(Reason.CAPACITY_AT_RISK, self.ledger.spell(change.owner))
+        return Shortfall(Reason.CAPACITY_AT_RISK, ledger.spell(change.owner))
 
     def _may_be_last(self, change: InstanceChange) -> Shortfall | None:
         """Refuses to end the last copy of a service while it may serve unconfirmed, as after a restart of its agent."""
@@ -234,7 +232,7 @@ class Scene:
         first = self.canaries.get(key)
         if first is None or first.instance == change.id or change.owner in self.urgent:
             return None
-        if change.kind is ChangeKind.START and self._ledger_with_trials.share(change.owner) < SHORT_SHARE:
+        if change.kind is ChangeKind.START and self._with_trials.share(change.owner) < SHORT_SHARE:
             return None  # it takes nothing away, and without it requests are turned away
         return Shortfall(Reason.CANARY_FIRST, f"{key} is tested on another instance first")
 
@@ -278,16 +276,10 @@ class Scene:
         target = self.target.get(change.node, NOTHING)
         before = self.assigned.get(change.node) or replace(target, instances=(), gpus=(), swapped=())
         self.assigned[change.node] = make_change(before, change, target)
-        carries = self.ledger.now.get(instance.id)
-        if instance.service and carries is not None:
-            remaining = 0.0 if change.kind is ChangeKind.STOP else instance.rate_per_second
-            pending = self.pending.get(instance.id)
-            until_then = change.before if change.kind is ChangeKind.RESHAPE else pending.before if pending else None
-            if until_then:
-                remaining = min(remaining, until_then.rate_per_second)  # the smaller rate, until the new copy serves
-            remaining = min(remaining, carries)  # a higher rate counts once it is assigned
-            self.ledger.take(change.owner, carries - remaining, 1 if change.kind is ChangeKind.STOP else 0)
-            self.ledger.now[instance.id] = None if change.kind is ChangeKind.STOP else remaining
+        if instance.service:
+            self._take(self.ledger, change)
+            if self._with_trials is not self.ledger:
+                self._take(self._with_trials, change)
         match change.kind:
             case ChangeKind.STOP:
                 self._leave(change.node, instance)
@@ -295,6 +287,20 @@ class Scene:
                 self._come(change)
             case ChangeKind.RETUNE if has_other_batch(change):
                 self.pending.setdefault(instance.id, PendingStep(self.now, change.before))
+
+    def _take(self, ledger: CapacityLedger, change: InstanceChange) -> None:
+        """Subtracts what the instance carries no more once the change is made."""
+        instance, carries = change.instance, ledger.now.get(change.id)
+        if carries is None:
+            return
+        remaining = 0.0 if change.kind is ChangeKind.STOP else instance.rate_per_second
+        pending = self.pending.get(instance.id)
+        until_then = change.before if change.kind is ChangeKind.RESHAPE else pending.before if pending else None
+        if until_then:
+            remaining = min(remaining, until_then.rate_per_second)  # the smaller rate, until the new copy serves
+        remaining = min(remaining, carries)  # a higher rate counts once it is assigned
+        ledger.take(change.owner, carries - remaining, 1 if change.kind is ChangeKind.STOP else 0)
+        ledger.now[instance.id] = None if change.kind is ChangeKind.STOP else remaining
 
     def _leave(self, node: str, instance: AssignedInstance) -> None:
         """Notes that it uses its room until its node reports it gone, during a hand-over that of both copies."""

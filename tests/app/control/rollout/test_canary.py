@@ -147,6 +147,19 @@ def test_nothing_stops_for_what_started_beside_a_canary_until_it_has_passed() ->
     assert step.made == ("old",)
 
 
+def test_a_canary_that_serves_stays_while_its_service_lacks_what_it_carries() -> None:
+    assigned = {"n1": a_node(an_instance("old")), "n2": a_node(), "n3": a_node()}
+    first = {**assigned, "n2": a_node(an_instance("new-2", variant="int8"))}
+    step = advance(first, assigned, all_serve(assigned), RolloutState(), RULES, NOW)
+    serving = all_serve(step.desired)
+    elsewhere = {**assigned, "n3": a_node(an_instance("new-3"))}  # a plan that is cheaper
+    now = NOW + timedelta(seconds=5)
+    step = advance(elsewhere, step.desired, serving, step.state, RULES, now)
+    assert (step.made, [change.instance for change in step.waiting]) == (("new-3",), ["new-2"])
+    step = advance(elsewhere, step.desired, all_serve(step.desired), step.state, RULES, now + timedelta(seconds=20))
+    assert step.made == ("new-2",)
+
+
 def waiting_for_room(*more: AssignedInstance) -> tuple[Desired, Desired, FleetStatus]:
     """usual moves from n1 to n2 in a shape that is on trial there; newcomer wants its old room, and has no copy."""
     old = [an_instance(f"old-{gpu}", "usual", gpu, sm=40) for gpu in (0, 1)]
