@@ -232,8 +232,10 @@ class Scene:
         first = self.canaries.get(key)
         if first is None or first.instance == change.id or change.owner in self.urgent:
             return None
-        if change.kind is ChangeKind.START and self._with_trials.share(change.owner) < SHORT_SHARE:
-            return None  # it takes nothing away, and without it requests are turned away
+        gpu_type = self.rules.gpu_types.get(change.node, "")
+        is_tried = change.before is not None and change.before.profile_key(gpu_type) == key
+        if (change.kind is ChangeKind.START or is_tried) and self._with_trials.share(change.owner) < SHORT_SHARE:
+            return None  # it takes nothing away that is proven, and without it requests are turned away
         return Shortfall(Reason.CANARY_FIRST, f"{key} is tested on another instance first")
 
     def _obstacle_of_job(self, change: InstanceChange) -> Shortfall | None:

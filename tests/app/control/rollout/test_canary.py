@@ -147,6 +147,18 @@ def test_nothing_stops_for_what_started_beside_a_canary_until_it_has_passed() ->
     assert step.made == ("old",)
 
 
+def test_a_copy_on_trial_grows_while_its_service_turns_requests_away() -> None:
+    assigned = {"n1": a_node(an_instance("old")), "n2": a_node(), "n3": a_node()}
+    step = advance(GROWN, assigned, all_serve(assigned), RolloutState(), RULES, NOW)
+    larger = {**GROWN, "n3": a_node(an_instance("new-3", variant="int8", sm=50, rate=300))}
+    now = NOW + timedelta(seconds=5)
+    step = advance(larger, step.desired, all_serve(step.desired), step.state, RULES, now)
+    assert step.made == ("new-3",)
+    proven = {**GROWN, "n1": a_node(an_instance("old", variant="int8", rate=300))}  # the one that is not on trial
+    step = advance(proven, step.desired, all_serve(step.desired), step.state, RULES, now)
+    assert "old" not in step.made
+
+
 def test_a_canary_that_serves_stays_while_its_service_lacks_what_it_carries() -> None:
     assigned = {"n1": a_node(an_instance("old")), "n2": a_node(), "n3": a_node()}
     first = {**assigned, "n2": a_node(an_instance("new-2", variant="int8"))}
