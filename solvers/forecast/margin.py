@@ -82,6 +82,8 @@ def upper_quantile(scores: Iterable[tuple[float, float]], level: float) -> float
 
 def needed_margin(spans: Sequence[LoadedSpan], most_above: float) -> float:
     """Returns the least margin with which no more than so many requests are above the plan; 0 or more."""
+    if sum(span.requests - span.bare for span in spans if span.requests > span.bare) <= most_above:
+        return 0.0
     # A span's load is above plans with less than its own ratio as margin, by its bare requests for each unit less.
     ratios = sorted(((span.requests / span.bare - 1.0, span.bare) for span in spans), reverse=True)
     above = slope = 0.0
@@ -171,12 +173,17 @@ class Margin:
         if is_telling or span.seconds >= MOST_SECONDS:
             self._hour.append(span)
             self._span = EMPTY
-            self._judge(rules)
+            paced = self._pace
+            is_news = self._judge(rules)
             self._keep_pace(span, rules)
-            self.share = self.scores().margin(rules.risk)
+            if is_news or self._pace != paced:
+                self.share = self.scores().margin(rules.risk)
 
-    def _judge(self, rules: MarginRules) -> None:
-        """Counts the hour as missed as soon as it has overspent what a whole one may, and learns from it at its end."""
+    def _judge(self, rules: MarginRules) -> bool:
+        """Counts the hour as missed as soon as it has overspent what a whole one may, and learns from it at its end.
+
+        Returns whether it tells something new.
+        """
         spans = self._hour
         seconds = sum(span.seconds for span in spans)
         allowed = rules.budget * sum(span.requests for span in spans) * max(1.0, HOUR_SECONDS / seconds)
@@ -185,15 +192,19 @@ class Margin:
         if not self._is_missed and above > allowed and self.debt < rules.risk:
             self._is_missed = True
             self._move(rules, missed=True)
+        is_over = seconds >= HOUR_SECONDS
+        if not (is_over or self._is_missed):
+            return False
         needed = needed_margin(spans, allowed)
-        self._running = needed if self._is_missed else None
-        if seconds < HOUR_SECONDS:
-            return
+        self._running = None if is_over else needed
+        if not is_over:
+            return True
         if not self._is_missed:
             self._move(rules, missed=False)
         self.missed.append(self._is_missed)
         self._needed.append(needed)
-        self._hour, self._is_missed, self._running = [], False, None
+        self._hour, self._is_missed = [], False
+        return True
 
     def _keep_pace(self, span: LoadedSpan, rules: MarginRules) -> None:
         """Finds the least margin that would have kept the last hour's pace; what rises higher is the fast lane's."""
