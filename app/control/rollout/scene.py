@@ -92,15 +92,16 @@ class Scene:
         if not state.canaries:
             return {}
         found = {canary.instance: PendingStep(0.0, canary.before) for canary in state.canaries.values()}
-        for node, wanted in self.before.items():
-            gpu_type = self.rules.gpu_types.get(node, "")
-            for line in wanted.instances:
-                if (
-                    line.service
-                    and line.owner not in self.rules.hurried
-                    and line.profile_key(gpu_type) in state.canaries
-                ):
-                    found.setdefault(line.id, PendingStep(0.0, None))
+        known = [
+            (line, line.profile_key(self.rules.gpu_types.get(node, "")))
+            for node, wanted in self.before.items()
+            for line in wanted.instances
+            if line.service and line.owner not in self.rules.hurried
+        ]
+        relying = {line.owner for line, key in known if key not in self._unproven}  # on something else
+        for line, key in known:
+            if key in state.canaries and line.owner in relying:
+                found.setdefault(line.id, PendingStep(0.0, None))
         return found
 
     @cached_property

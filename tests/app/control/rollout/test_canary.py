@@ -147,6 +147,17 @@ def test_nothing_stops_for_what_started_beside_a_canary_until_it_has_passed() ->
     assert step.made == ("old",)
 
 
+def test_the_copies_of_a_service_that_has_nothing_else_count_during_the_trial_of_another() -> None:
+    both = rules(unproven=frozenset({"m-search/int8/v100", "m-other/int8/v100"}))
+    other = an_instance("other", "other", gpu=1, variant="int8", model="m-search")
+    assigned = {"n1": a_node(an_instance("old"), other), "n2": a_node(an_instance("new", variant="int8"))}
+    target = {"n2": a_node(an_instance("new", variant="int8"), an_instance("moved", "other", 1, variant="int8"))}
+    state = RolloutState(canaries={KEY: Canary("new")})
+    step = advance(target, assigned, all_serve(assigned), state, both, NOW)
+    later = advance(target, step.desired, all_serve(step.desired), step.state, both, NOW + timedelta(seconds=5))
+    assert (step.made, later.made) == (("moved",), ("other",))
+
+
 def test_a_copy_on_trial_grows_while_its_service_turns_requests_away() -> None:
     assigned = {"n1": a_node(an_instance("old")), "n2": a_node(), "n3": a_node()}
     step = advance(GROWN, assigned, all_serve(assigned), RolloutState(), RULES, NOW)
