@@ -34,8 +34,12 @@ class Seats:
     caps: Floats
 
 
-def settle(d: RunningBoard, services: Iterable[int], prices: Floats) -> None:
-    """Finds room for the rates (`d.w.rate`) of these services, as far as there is any."""
+def settle(d: RunningBoard, services: Iterable[int], prices: Floats, may_empty: bool = True) -> None:
+    """Finds room for the rates (`d.w.rate`) of these services, as far as there is any.
+
+    GPUs that they alone use, and little, are emptied and filled again if they may be. Where room is short, others may
+    take what was emptied.
+    """
     order = sorted(services, key=lambda s: (-prices[s] * d.w.rate[s], s))
     need = np.zeros(len(d.w.rate))
     for service in order:
@@ -46,7 +50,7 @@ def settle(d: RunningBoard, services: Iterable[int], prices: Floats) -> None:
             d.x.rate[seats.gpus, seats.slots] = seats.caps * min(1.0, rate / carried)
         else:
             need[service] = rate - carried
-    for service in _empty_half(d, order, prices):
+    for service in _empty_half(d, order, prices) if may_empty else ():
         need[service] = missing(d, service)
     if need.any():
         _cover(d, order, need, prices)

@@ -16,7 +16,7 @@ from solvers.planning.problem import Instance, Problem, RunningState
 from solvers.planning.replan.lines import Difference, difference, predict_lines
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
-from solvers.planning.replan.serving import serve
+from solvers.planning.replan.serving import lose_least, serve
 from solvers.planning.search import dive
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
@@ -100,7 +100,8 @@ class Replanner:
         for name, rate in rates.items():
             number = d.t.number_of[name]
             d.w.rate[number], d.w.most_rate[number] = rate, rate / d.t.min_instances[number]
-        found = difference(d, services, self.serial, serve(d, services, self.prices))
+        unserved = lose_least(d, lambda may_empty: serve(d, services, self.prices, may_empty))
+        found = difference(d, services, self.serial, unserved)
         verdict, edit = self._judge(found, problem)
         reasons: list[str] = []
         if verdict.violations:

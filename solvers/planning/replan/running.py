@@ -17,6 +17,7 @@ from solvers.planning.replan.match import match_running
 from solvers.planning.replan.replanner import price_services
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
+from solvers.planning.replan.serving import lose_least
 from solvers.planning.search.promise import keep, timeouts
 from solvers.planning.search.tables import Tables
 
@@ -153,8 +154,12 @@ def _repair(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> 
     d.forget()
     rests: dict[int, float] = {}
     if changing:
-        settle(d, changing, prices)
-        rests = assign(d, changing)
+
+        def serve_once(may_empty: bool) -> dict[int, float]:
+            settle(d, changing, prices, may_empty)
+            return assign(d, changing)
+
+        rests = lose_least(d, serve_once)
         gained = any(rests[s] < missing[s] - NONE_UNSERVED_SHARE * t.rate[s] or missing[s] < 0 for s in changing)
         if not broken and not gained:  # nothing was gained, so nothing changes
             d.restore()
