@@ -34,7 +34,7 @@ def serve(d: RunningBoard, services: Sequence[int], prices: Floats, may_empty: b
 def lose_least(d: RunningBoard, serve_once: Callable[[bool], dict[int, float]]) -> dict[int, float]:
     """Serves from a board at rest, and again without emptying GPUs where room is short; keeps what leaves out less.
 
-    `serve_once` is told whether it may empty GPUs, and returns what is unserved.
+    `serve_once` takes whether it may empty GPUs, and returns what is unserved.
     """
     unserved = serve_once(True)
     lost = _price_lost(d, unserved)
