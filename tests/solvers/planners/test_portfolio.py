@@ -97,7 +97,7 @@ def refuse(problem: Problem, *, is_short: bool) -> list[RivalPlan]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 6])
+@pytest.mark.parametrize("seed", [34, 6])
 def test_asking_others_takes_no_step_from_the_search(seed: int) -> None:
     """Something runs in the first problem, where the search begins at nothing as well."""
     problem = with_rates(random_problem(seed), SHORT_FACTOR)
