@@ -274,8 +274,8 @@ class Planner:
     def _learn_before_leading(self) -> None:
         """Reads loads and proven shapes before leading: a plan made without them would take back what load needs."""
         self._forget_everything()
-        self._proven = self.store.read_proven_shapes()
-        self.loads.begin(self.store.read_last_loads())
+        self._proven, last = self.store.read_learned()
+        self.loads.begin(last)
 
     def _step_down(self, deposed: Deposed) -> None:
         log.warning("deposed", extra={"reason": str(deposed)})

@@ -159,7 +159,7 @@ def job_template(job: Spec) -> str:
 
 
 def job_tables(job: Spec) -> dict[str, tuple[Mapping[str, float], Spec]]:
-    """Returns, by GPU type, the units a second by SM%, and the whole profile; a speed that nobody knows is assumed."""
+    """Returns, by GPU type, the units a second by SM%, and the whole profile; an unknown speed is assumed."""
     field, assumed = speed_field(job), scale_speeds(units_of(job) / ASSUMED_JOB_SECONDS)
     return {gpu_type: (profile.get(field, assumed), profile) for gpu_type, profile in job["profiles"].items()}
 

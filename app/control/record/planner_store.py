@@ -22,7 +22,7 @@ from app.control.measure import metrics
 from app.control.observe.observer import ExpectLoads, Observer
 from app.control.observe.silence import Silence
 from app.control.record.encoding import add_others, plan_row, snapshot_parts
-from app.control.record.records import read_last_loads
+from app.control.record.records import read_learned
 from app.store.database import clock, lease
 from app.store.database.database import Database, T, Unavailable
 from app.store.fleet import assignments
@@ -228,13 +228,12 @@ class PlannerStore:
         """Returns the database's time, or the simulation's."""
         return self.database.read_simulated_moment() or self.database.read(clock.moment)
 
-    def read_last_loads(self) -> Mapping[str, ExpectedLoad]:
-        """Returns the loads that the newest decision was made for, with what their margins were learned from."""
-        return self.database.read(read_last_loads)
+    def read_learned(self) -> tuple[frozenset[str], Mapping[str, ExpectedLoad]]:
+        """Returns the shapes whose first instance passed its trial, and the loads of the newest decision.
 
-    def read_proven_shapes(self) -> frozenset[str]:
-        """Returns the shapes whose first instance passed its trial."""
-        return self.database.read(plans.read_proven_shapes)
+        With these loads come what their margins were learned from.
+        """
+        return self.database.read(read_learned)
 
     def _must_lead(self, connection: Connection) -> None:
         """Raises Deposed if another planner has taken the lease; it stays ours until the transaction ends."""

@@ -63,15 +63,26 @@ def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
     )
 
 
+def read_learned(connection: Connection) -> tuple[frozenset[str], Mapping[str, ExpectedLoad]]:
+    """Returns the shapes whose first instance passed its trial, and the loads of the newest decision, by service."""
+    number = plan_reads.newest(connection)
+    return (plans.read_proven_shapes(connection), _read_loads(connection, number)) if number else (frozenset(), {})
+
+
 def read_last_loads(connection: Connection) -> Mapping[str, ExpectedLoad]:
-    """Returns the loads that the newest decision was made for, by service.
+    """Returns the loads that the newest decision was made for, by service; none without any."""
+    number = plan_reads.newest(connection)
+    return _read_loads(connection, number) if number else {}
+
+
+def _read_loads(connection: Connection, number: int) -> Mapping[str, ExpectedLoad]:
+    """Returns the loads that a decision was made for, by service.
 
     Returns none where its snapshot is not stored, or of another version: no leader can depend on that.
     """
-    number = plan_reads.newest(connection)
-    row = plans.read_row(connection, number) if number else None
+    row = plans.read_row(connection, number)
     hashes = [bytes.fromhex(digest) for digest in row.snapshot] if row else []
-    found = pieces.get(connection, hashes)
+    found = pieces.get(connection, hashes) if hashes else {}
     if not hashes or found.keys() < set(hashes):
         return {}
     try:

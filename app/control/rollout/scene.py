@@ -51,7 +51,7 @@ class Scene:
         self._unproven = (rules.unproven | state.canaries.keys()) - set(state.proven)
         services = {change.owner for change in todo if change.instance.service}
         self.all = todo
-        on_trial = self._on_trial(state)
+        on_trial = self._find_tried(state)
         self.ledger = CapacityLedger(services, assigned, target, {**on_trial, **state.pending}, observed, rules)
         self._with_trials = self.ledger  # counts all that serves, what is on trial, too
         if on_trial:
@@ -87,7 +87,7 @@ class Scene:
             for gpu in gone.instance.all_gpus:
                 self._holding[gone.node, gpu].append(gone.instance)
 
-    def _on_trial(self, state: RolloutState) -> dict[str, PendingStep]:
+    def _find_tried(self, state: RolloutState) -> dict[str, PendingStep]:
         """Returns the copies of shapes on trial, whose capacity does not count: canaries, and what started since."""
         if not state.canaries:
             return {}

@@ -25,7 +25,7 @@ UNSERVED = statement(
     ORDER BY tenant, name
     """,
 )
-# A copy was assigned, and unless nobody asked for anything an answer came.
+# A copy was assigned, and an answer came if there was a request.
 NEVER_RAN = statement(
     "services_that_never_ran",
     """

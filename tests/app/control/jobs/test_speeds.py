@@ -52,7 +52,7 @@ def test_a_job_is_planned_by_what_was_learned_and_before_by_an_hour_for_all_its_
     assert job_tables(declared_job().spec)["big"][0] == {"10": 0.2, "100": 2.0}
     filled = fill_learned_speeds(declared_job(), {"big": 10.0})
     assert job_tables(filled.spec)["big"][0] == {"10": 1.0, "100": 10.0}
-    assert work_of(filled).manifest == work_of(declared_job()).manifest, "nobody changed its manifest"
+    assert work_of(filled).manifest == work_of(declared_job()).manifest, "its manifest is as declared"
     own = declared_job(stepsPerSecond={"100": 1})
     assert work_of(own).manifest != work_of(declared_job()).manifest
     assert fill_learned_speeds(own, {"big": 10.0}).spec == own.spec
