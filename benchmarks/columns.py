@@ -95,9 +95,9 @@ def columns(problem: Problem, services: Sequence[Service], types: Sequence[str])
 def _run(profile: Profile, memory_gib: float) -> ProfileArrays:
     batches = sorted(profile.latency_ms)
     alone = np.array([_read_curve(profile.latency_ms[batch]) for batch in batches])
-    own = _read_curve(profile.demand.pressure)
+    own = _read_curve(profile.demand.whole_pressure)
     level = LEVELS[:, None, None]
-    slowed = 1 + profile.demand.sensitivity * np.maximum(0, level - own)
+    slowed = 1 + profile.demand.most_sensitivity * np.maximum(0, level - own)
     return ProfileArrays(
         exec_ms=np.where(own <= level + 1e-9, alone * slowed, np.inf),
         memory=np.array([profile.memory_gib[batch] / memory_gib for batch in batches]),

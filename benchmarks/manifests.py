@@ -9,6 +9,7 @@ from app.control.formulate.problem import POLICY_FIELDS
 from benchmarks.hardware import FLEET
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.language import LlmSize
+from solvers.planning.pressures import Pressure
 from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Problem, Profile, Service
 
 Document: TypeAlias = dict[str, Any]
@@ -123,12 +124,22 @@ def _demand(of: Demand) -> Document:
     return {
         "cpuCores": of.cpu_cores,
         "hostMemoryGib": of.host_memory_gib,
-        "pressure": _number_or_table(of.pressure),
-        "sensitivity": of.sensitivity,
+        "pressure": _pressure(of),
+        "sensitivity": _sensitivity(of.sensitivity),
         "powerW": _number_or_table(of.power_w),
         "clockExponent": of.clock_exponent,
         "powerExponent": of.power_exponent,
     }
+
+
+def _pressure(of: Demand) -> Document | float:
+    compute = _number_or_table(tuple((sm, value.real) for sm, value in of.pressure))
+    bandwidth = _number_or_table(tuple((sm, value.imag) for sm, value in of.pressure))
+    return {"compute": compute, "bandwidth": bandwidth} if bandwidth else compute
+
+
+def _sensitivity(of: Pressure) -> Document | float:
+    return {"compute": of.real, "bandwidth": of.imag} if of.imag else of.real
 
 
 def _service(of: Service, offered: tuple[str, ...]) -> Document:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.llm.iteration import TokenLengths
+from solvers.planning.pressures import slow_by
 from solvers.planning.problem import Curve, Demand, GpuType, Problem, ProfileKey, Service
 
 # Of a copy that still runs although its profile was deleted.
@@ -121,12 +122,11 @@ class FleetTruth:
         clock_mhz: float,
     ) -> float:
         policy = self.problem.policy
-        factor = 1.0 + demand.sensitivity * sum(
-            interpolate(resident.demand.pressure, resident.sm_percent) for resident in neighbours
-        )
+        beside = sum((interpolate(resident.demand.pressure, resident.sm_percent) for resident in neighbours), 0j)
+        factor = 1.0 + slow_by(demand.sensitivity, beside)
         if policy.pricing == "share":
             remaining = max(0.0, 100.0 - sm_percent - sum(resident.sm_percent for resident in neighbours))
-            factor *= 1.0 + demand.sensitivity * policy.share_pressure * remaining / 100.0
+            factor *= 1.0 + demand.most_sensitivity * policy.share_pressure * remaining / 100.0
         top = self.problem.gpu_types[gpu_type].top_clock_mhz
         return float(factor * (top / (clock_mhz or top)) ** demand.clock_exponent)
 

@@ -84,7 +84,7 @@ def test_less_for_either_service_breaks_the_rule_that_is_said(problem: Problem) 
     ):  # fmt: skip
         profile = by_type[model, "fp16", "a10"]
         points, values = zip(*profile.latency_ms[batch], strict=True)
-        slowed = 1 + profile.demand.sensitivity * neighbour
+        slowed = 1 + profile.demand.most_sensitivity * neighbour
         loads = [rate * float(np.interp(at, points, values)) * slowed / 1000 / batch for at in (sm, before)]
         assert loads[0] == pytest.approx(told, abs=5e-4)
         assert loads[1] <= 0.8 < loads[0]

@@ -120,11 +120,56 @@ def _q90(value: float | UncertainValue) -> float:
 Latencies: TypeAlias = Annotated[
     dict[SmPercent, PositiveValue], Field(min_length=1), AfterValidator(_not_rising)
 ]  # SM% -> milliseconds
-Pressure: TypeAlias = Annotated[
+OnePressure: TypeAlias = Annotated[
     Annotated[Fraction, Tag("<number>")]
     | Annotated[UncertainFraction, Tag("<uncertain>")]
     | Annotated[dict[SmPercent, FractionValue], Field(min_length=1), Tag("<table>")],
     Discriminator(_form_or_table),
+]
+
+
+class PressuresSpec(Spec):
+    """What a resident does to its neighbours by each thing that they share."""
+
+    compute: OnePressure = Field(0.0, description="On SMs and their caches, 0..1; one value, or by SM%")
+    bandwidth: OnePressure = Field(0.0, description="On the bandwidth of memory, 0..1; one value, or by SM%")
+
+
+class SensitivitiesSpec(Spec):
+    """The slowdown of a resident by its neighbours' pressure on each thing that they share."""
+
+    compute: NotNegativeValue = Field(0, description="Slowdown per unit of their pressure on compute")
+    bandwidth: NotNegativeValue = Field(0, description="Slowdown per unit of their pressure on bandwidth")
+
+
+PARTS = frozenset(PressuresSpec.model_fields)
+
+
+def is_pair(value: object) -> bool:
+    """Returns True for a pressure or sensitivity that is stated for compute and bandwidth apart."""
+    return isinstance(value, dict) and not PARTS.isdisjoint(value)
+
+
+def _form_or_pair(value: object) -> str:
+    return "<pair>" if is_pair(value) else _form(value)
+
+
+def _form_table_or_pair(value: object) -> str:
+    return "<pair>" if is_pair(value) else _form_or_table(value)
+
+
+Pressure: TypeAlias = Annotated[
+    Annotated[Fraction, Tag("<number>")]
+    | Annotated[UncertainFraction, Tag("<uncertain>")]
+    | Annotated[dict[SmPercent, FractionValue], Field(min_length=1), Tag("<table>")]
+    | Annotated[PressuresSpec, Tag("<pair>")],
+    Discriminator(_form_table_or_pair),
+]
+Sensitivity: TypeAlias = Annotated[
+    Annotated[NotNegative, Tag("<number>")]
+    | Annotated[UncertainValue, Tag("<uncertain>")]
+    | Annotated[SensitivitiesSpec, Tag("<pair>")],
+    Discriminator(_form_or_pair),
 ]
 Watts: TypeAlias = Annotated[
     Annotated[NotNegative, Tag("<number>")]
@@ -176,14 +221,21 @@ def profile_at(profile: WrittenSpec, quantile: float) -> WrittenSpec:
             }
         elif field == "latencyMs":
             plain[field] = {batch: _falling(curve, quantile) for batch, curve in value.items()}
-        elif is_uncertain(value) and field in SCALARS | TABLES:
-            of = 1.0 - quantile if field in FALLING else quantile
-            plain[field] = min(value_at(value, of), MOST.get(field, inf))
-        elif field in TABLES:
-            most = MOST.get(field, inf)
-            if any(item.__class__ is dict for item in value.values()):
-                plain[field] = {key: min(value_at(item, quantile), most) for key, item in value.items()}
+        elif is_pair(value):
+            plain[field] = {part: _plain(field, item, quantile) for part, item in value.items()}
+        elif field in SCALARS | TABLES:
+            plain[field] = _plain(field, value, quantile)
     return plain
+
+
+def _plain(field: str, value: Any, quantile: float) -> Any:
+    """Returns this quantile of a value, or of each value of a table."""
+    most = MOST.get(field, inf)
+    if is_uncertain(value):
+        return min(value_at(value, 1.0 - quantile if field in FALLING else quantile), most)
+    if isinstance(value, dict) and any(item.__class__ is dict for item in value.values()):
+        return {key: min(value_at(item, quantile), most) for key, item in value.items()}
+    return value
 
 
 def _falling(curve: WrittenSpec, quantile: float) -> Mapping[str, float]:

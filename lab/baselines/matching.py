@@ -61,16 +61,16 @@ def pair_of(problem: Problem, seat: Instance, job: Job) -> JobPair | None:
     share = min(100 - seat.sm_percent, profile.units_per_second[-1][0])
     if share < profile.units_per_second[0][0] or not is_at_most(seat.memory_gib + profile.memory_gib, kind.memory_gib):
         return None
-    if online.demand.sensitivity * value_at(profile.demand.pressure, share) > MOST_SLOWED:
+    if online.demand.most_sensitivity * value_at(profile.demand.whole_pressure, share) > MOST_SLOWED:
         return None
     watts = value_at(online.demand.power_w, seat.sm_percent) + value_at(profile.demand.power_w, share)
     if not is_at_most(kind.idle_w + watts, kind.max_w) or (
         node.templates and job.template not in {None, *node.templates}
     ):
         return None
-    slower = 1 + profile.demand.sensitivity * value_at(online.demand.pressure, seat.sm_percent)
+    slower = 1 + profile.demand.most_sensitivity * value_at(online.demand.whole_pressure, seat.sm_percent)
     if problem.policy.pricing == "share":
-        slower *= 1 + profile.demand.sensitivity * problem.policy.share_pressure
+        slower *= 1 + profile.demand.most_sensitivity * problem.policy.share_pressure
     speed = value_at(profile.units_per_second, share) / slower
     if _is_late(problem, job, speed):
         return None

@@ -64,7 +64,7 @@ def _needed_percent(problem: Problem, line: Instance) -> int | None:
     low, high = 0, len(percents)
     while low < high:
         middle = (low + high) // 2
-        exec_ms = value_at(curve, percents[middle]) * _slowed(problem, profile.demand.sensitivity)
+        exec_ms = value_at(curve, percents[middle]) * _slowed(problem, profile.demand.most_sensitivity)
         if _carries(problem, line, exec_ms):
             high = middle
         else:

@@ -78,13 +78,13 @@ class SaturatedGpu:
     def _time_ms(self, seat: Instance) -> float:
         profile = self.profiles[seat.service]
         others = sum(
-            value_at(self.profiles[other.service].demand.pressure, other.sm_percent)
+            value_at(self.profiles[other.service].demand.whole_pressure, other.sm_percent)
             for other in self.seats
             if other.id != seat.id
         )
         alone = batch_ms(profile, self.batches[seat.id], seat.sm_percent)
         slower: float = (self.kind.top_clock_mhz / self.clock_mhz) ** profile.demand.clock_exponent
-        return alone * (1 + profile.demand.sensitivity * others) * slower
+        return alone * (1 + profile.demand.most_sensitivity * others) * slower
 
     def _watts(self) -> float:
         together = 1 + (FOUR_TOGETHER - 1) * (len(self.seats) - 1) / 3

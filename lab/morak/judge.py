@@ -20,9 +20,9 @@ def execs_ms(problem: PowerProblem, setting: PoweredSetting) -> list[float]:
         for other, neighbour in enumerate(setting.residents):
             if other != me:
                 demand = models[neighbour.model].profiles[gpu.gpu_type].demand
-                pressure += value_at(demand.pressure, neighbour.sm_percent)
+                pressure += value_at(demand.whole_pressure, neighbour.sm_percent)
         alone_ms = value_at(profile.latency_ms[resident.batch], resident.sm_percent)
-        slowed = alone_ms * (1 + profile.demand.sensitivity * pressure)
+        slowed = alone_ms * (1 + profile.demand.most_sensitivity * pressure)
         found.append(slowed * (top / setting.clock_mhz) ** profile.demand.clock_exponent)
     return found
 

@@ -29,7 +29,13 @@ def tables(problem: PowerProblem, gpu: PoweredGpu) -> PowerTables:
             if curve and curve[0][0] <= share <= curve[-1][0]:
                 exec_ms[row, column] = _read_curve(curve, share)
                 memory_gib[row, column] = profile.memory_gib[batch]
-        columns[:, row] = (share, _read_curve(demand.pressure, share), demand.sensitivity, model.limit_ms, model.weight)
+        columns[:, row] = (
+            share,
+            _read_curve(demand.whole_pressure, share),
+            demand.most_sensitivity,
+            model.limit_ms,
+            model.weight,
+        )
         slower[row] = (1 / clocks) ** demand.clock_exponent
         power_w[row] = _read_curve(demand.power_w, share) * clocks**demand.power_exponent
     return PowerTables(

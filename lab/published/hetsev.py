@@ -24,6 +24,7 @@ from benchmarks.kernels import fill_accepted_loads
 from lab.published.queues import fair_order
 from solvers import latency
 from solvers.planning.plan import Plan, Unserved
+from solvers.planning.pressures import add_parts
 from solvers.planning.problem import Instance, Problem, Profile, Service
 
 Floats = NDArray[np.float64]
@@ -149,8 +150,8 @@ def _make_shapes(
     points = [sm for sm, _ in profile.latency_ms[batches[0]]]
     sm = np.arange(points[0], points[-1] + 1, dtype=np.float64)
     exec_ms = np.array([np.interp(sm, *_points(profile.latency_ms[batch]), right=np.inf) for batch in batches])
-    pressure = np.interp(sm, *_points(profile.demand.pressure))
-    exec_ms *= 1 + profile.demand.sensitivity * np.maximum(0, level - pressure)
+    pressure = np.interp(sm, *_points(profile.demand.whole_pressure))
+    exec_ms *= 1 + profile.demand.most_sensitivity * np.maximum(0, level - pressure)
     exec_ms[:, pressure > level] = np.inf
     margin = 1 + policy.exec_margin
     loads = np.empty((1, *exec_ms.shape))
@@ -268,12 +269,13 @@ def _instances(problem: Problem, placed: list[tuple[CountedInstance, tuple[str, 
     """Yields the instances with the timeout that each needs among the neighbours it got."""
     pressure: dict[tuple[str, int], float] = {}
     for instance, place in placed:
-        pressure[place] = pressure.get(place, 0.0) + instance.shape.pressure
+        pressure[place] = pressure.get(place, 0.0) + add_parts(instance.shape.pressure)
     for number, (instance, place) in enumerate(placed):
         service, shape = instance.service, instance.shape
         profile = problem.profiles[service.model, shape.variant, shape.gpu_type]
         alone_ms = float(np.interp(shape.sm_percent, *_points(profile.latency_ms[shape.batch])))
-        exec_ms = alone_ms * (1 + profile.demand.sensitivity * max(0.0, pressure[place] - shape.pressure))
+        beside = max(0.0, pressure[place] - add_parts(shape.pressure))
+        exec_ms = alone_ms * (1 + profile.demand.most_sensitivity * beside)
         judged_ms = exec_ms * (1 + problem.policy.exec_margin)
         timeout_ms = latency.timeout_for(
             shape.batch, judged_ms, service.slo_ms, service.percentile, instance.rate_per_second, service.variation

@@ -19,6 +19,7 @@ from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, read_offe
 from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
+from solvers.planning.pressures import add_parts
 from solvers.planning.problem import Instance, Knowledge, Problem, Service
 
 EXACTLY = 1e-6  # of a rate
@@ -63,7 +64,7 @@ def _smallest(problem: Problem, service: Service, rooms: FleetRooms) -> list[Fle
         return problem.gpu_types[shape.pool.gpu_type].memory_gib, shape.pool.price_per_hour, shape.pool.gpu_type
 
     def cost(shape: FleetShape) -> tuple[float, int, int, str]:
-        part = 1.0 if shape in alone else max(shape.share, shape.pressure / SHARED_PRESSURE)
+        part = 1.0 if shape in alone else max(shape.share, add_parts(shape.pressure) / SHARED_PRESSURE)
         return _count_needed(service, shape) * part, shape.sm_percent, shape.batch, shape.variant
 
     largest = max(shapes, key=size).pool.gpu_type

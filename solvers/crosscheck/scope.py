@@ -42,6 +42,8 @@ def left_out(problem: Problem) -> list[str]:
         found.append("jobs")
     if problem.state and problem.state.running:
         found.append("the churn of a plan that runs")
+    if any(profile.demand.sensitivity.imag for profile in problem.profiles.values()):
+        found.append("pressure on bandwidth")
     if problem.policy.energy_price_per_kwh:
         found.append("the energy of busy GPUs")
     if problem.policy.power_budget_w is not None:

@@ -29,7 +29,7 @@ class CheckedShape:
 
     def exec_ms(self, beside: float, idle_pressure: float) -> float:
         """Returns its time among neighbours of this pressure, and that of the SMs that nothing uses."""
-        sensitivity = self.demand.sensitivity
+        sensitivity = self.demand.sensitivity.real
         return self.alone_ms * (1 + sensitivity * beside) * (1 + sensitivity * idle_pressure)
 
 
@@ -70,7 +70,7 @@ def _shapes_of(profile: Profile, kind: GpuType, clock_mhz: float) -> list[Checke
     return [
         CheckedShape(
             profile.variant, batch, sm, clock_mhz, profile.memory_gib[batch], value_at(curve, sm) * slower,
-            value_at(demand.pressure, sm), value_at(demand.power_w, sm) * lower, demand,
+            value_at(demand.pressure, sm).real, value_at(demand.power_w, sm) * lower, demand,
         )
         for batch, curve in profile.latency_ms.items()
         for sm in range(curve[0][0], min(curve[-1][0], 100) + 1)

@@ -44,7 +44,7 @@ def slope(gpu: SharedDevice, measured: Sequence[JobProfile]) -> float:
 
     That is the time a service would lose with its next SM%; it is small where a service has SMs to spare."""
     shares = parts(gpu.training_percent, measured)
-    total = sum(value_at(profile.demand.pressure, share) for profile, share in zip(measured, shares, strict=True))
+    total = sum(value_at(profile.demand.whole_pressure, share) for profile, share in zip(measured, shares, strict=True))
     total += sum(service.pressure for service in gpu.services)
     return max((_slope(service, total - service.pressure) for service in gpu.services), default=0.0)
 

@@ -14,6 +14,7 @@ from solvers.planning.machines import GpuType as GpuType
 from solvers.planning.machines import Node as Node
 from solvers.planning.machines import WrongProblem as WrongProblem
 from solvers.planning.measured import MeasuredInstance
+from solvers.planning.pressures import Pressure, PressureCurve
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
@@ -43,11 +44,22 @@ class Demand:
 
     cpu_cores: float = 0.0
     host_memory_gib: float = 0.0
-    pressure: Curve = ((100, 0.0),)  # linear between points, flat beyond
-    sensitivity: float = 0.0
+    pressure: PressureCurve = ((100, 0.0),)  # linear between points, flat beyond
+    sensitivity: Pressure = 0.0  # slowdown by a pressure of 1, on compute and on bandwidth
     power_w: Curve = ((100, 0.0),)  # above idle, busy, at the highest clock
     clock_exponent: float = 1.0
     power_exponent: float = 1.0
+
+    @property
+    def whole_pressure(self) -> Curve:
+        """Its pressure for planners that know one: on compute and on bandwidth together."""
+        return tuple([(sm_percent, value.real + value.imag) for sm_percent, value in self.pressure])
+
+    @property
+    def most_sensitivity(self) -> float:
+        """What the whole pressure of neighbours slows it by at most."""
+        compute, bandwidth = self.sensitivity.real, self.sensitivity.imag
+        return compute if compute >= bandwidth else bandwidth
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app.control.domain.specs import Spec, job_tables
 from app.manifests.model import Free, Manifest
-from app.manifests.uncertain import MEAN_QUANTILE, profile_at
+from app.manifests.uncertain import MEAN_QUANTILE, is_pair, profile_at
 
 if TYPE_CHECKING:
     from solvers.interference.layers import PredictedValues
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # The GPU type, the SM% to predict at, and the layers by kind.
 LayerQuestion: TypeAlias = tuple[str, tuple[int, ...], tuple[tuple[str, int], ...]]
 FIELDS = ("pressure", "sensitivity")
+PARTS = ("compute", "bandwidth")  # of both, where one is stated as a pair
 MOST_PRESSURE = 1.0
 MOST_JOBS = 500  # different ones that are compared
 
@@ -82,37 +83,50 @@ def _predicted(jobs: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, tupl
 
 
 def _predict(jobs: Sequence[Manifest], question: LayerQuestion) -> PredictedValues | None:
-    """Predicts a pressure at each SM% of the job's speeds, and one sensitivity, from jobs on the same GPU type."""
+    """Predicts pressures at each SM% of the job's speeds, and sensitivities, from jobs on the same GPU type."""
     # Imported here: it loads scipy, which most fleets need not.
     from solvers.interference.layers import LayeredValues, predict_from_layers
 
     gpu_type, percents, layers = question
     others = [profile_at(_profiles(job).get(gpu_type, {}), MEAN_QUANTILE) for job in jobs]
-    measured = {
-        (
-            tuple(sorted(each["layers"].items())),
-            (*(_read_pressure(each["pressure"], percent) for percent in percents), float(each["sensitivity"])),
-        )
-        for each in others
-        if each.get("layers") and all(field in each for field in FIELDS)
-    }
+    stated = [each for each in others if each.get("layers") and all(field in each for field in FIELDS)]
+    parts = PARTS if any(is_pair(each[field]) for each in stated for field in FIELDS) else PARTS[:1]
+    measured = {(tuple(sorted(each["layers"].items())), _list_values(each, percents, parts)) for each in stated}
     known = [LayeredValues(dict(counts), values) for counts, values in sorted(measured)[:MOST_JOBS]]
     return predict_from_layers(known, dict(layers))
 
 
+def _list_values(profile: Spec, percents: Sequence[int], parts: Sequence[str]) -> tuple[float, ...]:
+    """Returns a pressure at each SM%, then a sensitivity, of each part."""
+    found: list[float] = []
+    for part in parts:
+        pressure, sensitivity = (_read_part(profile[field], part) for field in FIELDS)
+        found += [*(_read_pressure(pressure, percent) for percent in percents), float(sensitivity)]
+    return tuple(found)
+
+
+def _read_part(value: Any, part: str) -> Any:
+    """Returns what is stated of compute or of bandwidth; a plain value is of compute."""
+    if is_pair(value):
+        return value.get(part, 0.0)
+    return value if part == PARTS[0] else 0.0
+
+
 def _fields(values: PredictedValues, percents: Sequence[int], missing: Sequence[str]) -> Spec:
     """Returns what is missing as uncertain values, of which plans take the policy's quantile."""
-    found = [
-        {"mean": min(most, mean), "q90": min(most, q90), "n": values.jobs, "source": "learned"}
-        for mean, q90, most in zip(
-            values.expected, values.planned, [*([MOST_PRESSURE] * len(percents)), float("inf")], strict=True
-        )
-    ]
-    both: Spec = {
-        "pressure": {str(percent): value for percent, value in zip(percents, found, strict=False)},
-        "sensitivity": found[-1],
-    }
-    return {field: both[field] for field in missing}
+    found: dict[str, list[Any]] = {field: [] for field in FIELDS}
+    count = len(percents) + 1
+    for first in range(0, len(values.expected), count):
+        mosts = [*([MOST_PRESSURE] * len(percents)), float("inf")]
+        numbers = zip(values.expected[first : first + count], values.planned[first : first + count], mosts, strict=True)
+        each = [
+            {"mean": min(most, mean), "q90": min(most, q90), "n": values.jobs, "source": "learned"}
+            for mean, q90, most in numbers
+        ]
+        found["pressure"].append({str(percent): value for percent, value in zip(percents, each, strict=False)})
+        found["sensitivity"].append(each[-1])
+    return {field: found[field][0] if len(found[field]) == 1 else dict(zip(PARTS, found[field], strict=True))
+            for field in missing}  # fmt: skip
 
 
 def _read_pressure(pressure: Mapping[str, float] | float, sm_percent: int) -> float:

@@ -37,8 +37,10 @@ from app.manifests.language import TOKENS_PER_ITERATION
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import pays_whole_node
-from app.manifests.uncertain import profile_at
+from app.manifests.uncertain import is_pair, profile_at
 from solvers.planning.availability import ANYWHERE, Availability
+from solvers.planning.judge.readings import value_at
+from solvers.planning.pressures import Pressure, PressureCurve
 from solvers.planning.problem import (
     Curve,
     Demand,
@@ -137,6 +139,22 @@ def curve(table: Mapping[str, float] | float) -> Curve:
     return tuple(sorted((int(percent), float(value)) for percent, value in table.items()))
 
 
+def pressure_curve(pressure: Spec | float) -> PressureCurve:
+    """Returns pressures by SM%: plain numbers where compute alone is stated, else pairs at all points of both."""
+    if not is_pair(pressure):
+        return curve(pressure)
+    assert isinstance(pressure, Mapping)
+    compute, bandwidth = curve(pressure.get("compute", 0.0)), curve(pressure.get("bandwidth", 0.0))
+    points = sorted({sm_percent for sm_percent, _ in (*compute, *bandwidth)})
+    return tuple((at, complex(value_at(compute, at), value_at(bandwidth, at))) for at in points)
+
+
+def _sensitivity(sensitivity: Spec | float) -> Pressure:
+    if isinstance(sensitivity, Mapping):
+        return complex(sensitivity.get("compute", 0.0), sensitivity.get("bandwidth", 0.0))
+    return sensitivity
+
+
 def _gpu_type(name: str, spec: Spec) -> GpuType:
     clocks = tuple(sorted({float(clock) for clock in spec["clocksMhz"]}))
     return GpuType(name, spec["memoryGib"], spec["idleW"], spec["maxW"], clocks)
@@ -172,8 +190,8 @@ def _demand(spec: Spec) -> Demand:
     return Demand(
         cpu_cores=spec.get("cpuCores", 0.0),
         host_memory_gib=spec.get("hostMemoryGib", 0.0),
-        pressure=curve(spec.get("pressure", 0.0)),
-        sensitivity=spec.get("sensitivity", 0.0),
+        pressure=pressure_curve(spec.get("pressure", 0.0)),
+        sensitivity=_sensitivity(spec.get("sensitivity", 0.0)),
         power_w=curve(spec.get("powerW", 0.0)),
         clock_exponent=spec.get("clockExponent", 1.0),
         power_exponent=spec.get("powerExponent", 1.0),

@@ -110,6 +110,6 @@ def _predict_shape(fleet: SharingFleet, place: Place, guest: Guest, percents: di
     for other, percent in percents.items():
         theirs = fleet.profile_at(other[0], place)
         if other != guest and theirs:
-            pressure += value_at(theirs.demand.pressure, percent)
-    slower = 1 + profile.demand.sensitivity * pressure
+            pressure += value_at(theirs.demand.whole_pressure, percent)
+    slower = 1 + profile.demand.most_sensitivity * pressure
     return fleet.shape_of(name, place, batch, percents[guest], slower)

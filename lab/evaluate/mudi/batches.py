@@ -92,12 +92,12 @@ class TunedCopy:
         least = self.training.units_per_second[0][0]
         for percent in range(curve[0][0], 100 - least + 1):
             rest = 100 - percent
-            slowed = 1 + self.profile.demand.sensitivity * interpolate(self.training.demand.pressure, rest)
+            slowed = 1 + self.profile.demand.most_sensitivity * interpolate(self.training.demand.whole_pressure, rest)
             exec_ms = interpolate(curve, percent) * slowed
             if exec_ms * self.rate_per_second <= 1000 * BUSY_SHARE * batch:
-                pressure = interpolate(self.profile.demand.pressure, percent)
+                pressure = interpolate(self.profile.demand.whole_pressure, percent)
                 pace = interpolate(self.training.units_per_second, rest)
-                return exec_ms, 1000 * (1 + self.training.demand.sensitivity * pressure) / pace
+                return exec_ms, 1000 * (1 + self.training.demand.most_sensitivity * pressure) / pace
         return None
 
 

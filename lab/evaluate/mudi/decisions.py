@@ -76,7 +76,7 @@ def _gpu(problem: Problem, number: int, share: float) -> SharedGpu:
     seat = Instance(f"instance-{number}", service.name, node, 0, variant, 1, 0.0, 100, 0.0, clock_mhz, 0.0)
     resident = MudiResident(seat, service, profile, share * service.rate_per_second, is_running=False)
     heaviest = max(
-        interpolate(found.demand.pressure, SPARE_PERCENT)
+        interpolate(found.demand.whole_pressure, SPARE_PERCENT)
         for job in problem.jobs.values()
         for found in job.profiles.values()
     )
@@ -105,7 +105,7 @@ def _pressure(problem: Problem, draws: Random) -> float:
     count = draws.randint(0, MOST_TRAININGS)
     trainings = draws.choices([job for _, job in sorted(problem.jobs.items())], k=count)
     profiles = [next(iter(job.profiles.values())) for job in trainings]
-    return fsum(interpolate(profile.demand.pressure, SPARE_PERCENT // count) for profile in profiles)
+    return fsum(interpolate(profile.demand.whole_pressure, SPARE_PERCENT // count) for profile in profiles)
 
 
 def decision_ms(rounds: Sequence[Sequence[SharedGpu]]) -> dict[str, float]:

@@ -16,6 +16,7 @@ from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, GpuPool, 
 from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import PlanEdit, Resident, Violation
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
+from solvers.planning.pressures import add_parts
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.replan.rates import share_total
 
@@ -163,7 +164,9 @@ class FleetAdding:
             pool, room = self.rooms.pool_of(place), self.rooms.spare_room(place, service)
             found = None
             if not self.rooms.gpu_at(place).residents:  # one that it opens has room for another one like itself
-                beside = room._replace(pressure=room.pressure + max(least.pressure, SHARED_PRESSURE - least.pressure))
+                own = add_parts(least.pressure)
+                another = least.pressure + max(0.0, SHARED_PRESSURE - 2 * own)
+                beside = room._replace(pressure=room.pressure + another)
                 found = self._offers.find_smallest(service, pool, shape.variant, part, beside)
             if found is None or found.rate_per_second < enough:
                 found = self._offers.find_smallest(service, pool, shape.variant, part, room)

@@ -17,6 +17,7 @@ from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import Resident
 from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
 from solvers.planning.new_names import NewNames
+from solvers.planning.pressures import add_parts, slow_each
 from solvers.planning.problem import Instance, Place, Problem, Service
 
 SAME_SHARE = 1e-9
@@ -95,7 +96,7 @@ class FleetLines:
         """Lets a line carry all that it may until all of its service share the rate: so long it bears nothing more."""
         if self.problem.policy.pricing == "share":
             self._change(line, replace(line.instance, rate_per_second=rate))
-        elif line.demand.sensitivity > 0:
+        elif line.demand.sensitivity:
             self.rooms.bear_no_more(line.instance.place, LEAST_PRESSURE)
 
     def settle(self, lines: Iterable[Resident]) -> None:
@@ -119,7 +120,7 @@ class FleetLines:
             gpu.residents.pop()
             slow_down(gpu, policy)
             if policy.pricing == "gpu":
-                self.rooms.bear_no_more(place, min(shape.pressure, self._find_unbearable(gpu)))
+                self.rooms.bear_no_more(place, min(add_parts(shape.pressure), self._find_unbearable(gpu)))
             return None
         for other, timeout in zip(others, timeouts, strict=True):
             if not _is_same(timeout, other.instance.batch_timeout_ms):
@@ -136,7 +137,8 @@ class FleetLines:
         if not gpu.residents and not gpu.jobs:
             return inf
         alone, feels, beside, most_ms = list_neighbours(self.problem, gpu).T
-        borne = (most_ms / alone - 1) / np.maximum(feels, LEAST_SENSITIVITY) - beside
+        left = most_ms.real / alone.real - 1 - slow_each(feels, beside)
+        borne = left / np.maximum(np.maximum(feels.real, feels.imag), LEAST_SENSITIVITY)
         return max(float(borne.min()), 0.0) + CLOSE_PRESSURE
 
     def _find_timeout(self, line: Resident, exec_ms: float) -> float | None:

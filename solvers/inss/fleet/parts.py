@@ -100,14 +100,14 @@ class FleetLayout:
             for step in SM_STEPS:
                 if step >= curve[0][0]:
                     slower = policy.share_pressure * (100 - step) / 100 if policy.pricing == "share" else 0.0
-                    run_ms[batch, step] = value_at(curve, step) * (1 + demand.sensitivity * slower)
-        shares = np.array([sm / 100 for sm, _ in demand.pressure])
-        uses = np.array([use for _, use in demand.pressure])
+                    run_ms[batch, step] = value_at(curve, step) * (1 + demand.most_sensitivity * slower)
+        shares = np.array([sm / 100 for sm, _ in demand.whole_pressure])
+        uses = np.array([use for _, use in demand.whole_pressure])
         slope, base = np.polyfit(shares, uses, 1) if len(shares) > 1 else (0.0, uses[0])
         base, slope = max(0.0, float(base)), float(slope)
         return Speed(
             dict.fromkeys(profile.latency_ms, 0.0), dict.fromkeys(profile.latency_ms, 0.0), 0.0, run_ms,
-            max(slope, -base), base, demand.sensitivity,
+            max(slope, -base), base, demand.most_sensitivity,
         )  # fmt: skip
 
 

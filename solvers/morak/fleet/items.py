@@ -170,13 +170,14 @@ class MorakItems:
     def _made(self, item: MorakItem) -> _Row:
         service, profile = self.problem.services[item.name], self.profiles[item.name, item.variant]
         demand, policy, sm = profile.demand, self.problem.policy, item.sm_percent
+        pressure, feels = value_at(demand.whole_pressure, sm), demand.most_sensitivity
         unused = policy.share_pressure * (100 - sm) / 100 if policy.pricing == "share" else 0.0
         alone = np.full(len(self.batches), inf)
         memory = np.full(len(self.batches), inf)
         for place, batch in enumerate(self.batches):
             curve = profile.latency_ms.get(batch)
             if curve and curve[0][0] <= sm <= curve[-1][0]:
-                alone[place] = value_at(curve, sm) * (1 + demand.sensitivity * unused)
+                alone[place] = value_at(curve, sm) * (1 + feels * unused)
                 memory[place] = profile.memory_gib[batch]
         longest = read_offers(self.problem).find_longest_ms(service, self.batches, self._loads) * (1 - SAFE_SHARE)
         steps = len(self._loads)
@@ -185,8 +186,7 @@ class MorakItems:
             exec_ms = np.where(longest > 0, np.repeat(alone, steps) / longest, inf)
             worth = np.where(longest > 0, price_weight(service) * loads * self._column * 1000 / longest, 0.0)
         return _Row(
-            exec_ms, np.repeat(memory, steps), value_at(demand.pressure, sm), demand.sensitivity, worth,
-            (1 / self._clocks) ** demand.clock_exponent,
+            exec_ms, np.repeat(memory, steps), pressure, feels, worth, (1 / self._clocks) ** demand.clock_exponent,
             value_at(demand.power_w, sm) * self._clocks**demand.power_exponent,
         )  # fmt: skip
 
@@ -196,6 +196,6 @@ class MorakItems:
         memory = np.full(columns, inf)
         memory[0] = placed.memory_gib
         return _Row(
-            np.full(columns, JOB_MS), memory, value_at(demand.pressure, sm), 0.0, np.zeros(columns),
+            np.full(columns, JOB_MS), memory, value_at(demand.whole_pressure, sm), 0.0, np.zeros(columns),
             np.ones(len(self._clocks)), value_at(demand.power_w, sm) * self._clocks**demand.power_exponent,
         )  # fmt: skip

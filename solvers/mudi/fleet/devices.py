@@ -57,7 +57,8 @@ class MudiDevice:
         if not jobs:
             return DeviceShares(alone.seats) if self._have_watts(alone, (), ()) else None
         wide = parts(alone.room.sm_percent, measured)
-        pressure = sum(value_at(profile.demand.pressure, share) for profile, share in zip(measured, wide, strict=True))
+        pairs = zip(measured, wide, strict=True)
+        pressure = sum(value_at(profile.demand.whole_pressure, share) for profile, share in pairs)
         beside = fit_services(self.problem, self.residents, pressure, room)
         if beside is None or len(self.residents) + len(jobs) > policy.clients_per_gpu:
             return None
@@ -88,8 +89,8 @@ class MudiDevice:
             SlopedService(
                 seat.sm_percent,
                 tuple(resident.profile.latency_ms[seat.batch]),
-                value_at(resident.profile.demand.pressure, seat.sm_percent),
-                resident.profile.demand.sensitivity,
+                value_at(resident.profile.demand.whole_pressure, seat.sm_percent),
+                resident.profile.demand.most_sensitivity,
             )
             for seat, resident in zip(shares.seats, self.residents, strict=True)
         )

@@ -117,8 +117,8 @@ def _sharing(resident: MudiResident, batch: int, curve: Curve, most_ms: float) -
         slo_ms=slo_ms,
         rate_per_second=resident.rate_per_second,
         outstanding=batch * slo_ms / most_ms,
-        pressure=tuple(demand.pressure),
-        sensitivity=demand.sensitivity,
+        pressure=demand.whole_pressure,
+        sensitivity=demand.most_sensitivity,
     )
 
 

@@ -64,7 +64,7 @@ def find_best_offer(
         who, profile = service[offer], w.offer_profile[first + offer]
         if need[who] <= 0.0:
             continue
-        slow = 1.0 + w.sensitivity[profile] * max(total - pressure[row, x], 0.0)
+        slow = 1.0 + w.sensitivity[profile].real * max(total - pressure[row, x], 0.0)
         rate = min(rate_at(w, full_ratio, who, profile, x, slow * w.margin), need[who])
         if rate <= 0.0:
             continue

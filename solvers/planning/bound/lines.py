@@ -63,10 +63,10 @@ def line(
     """
     ends[0], ends[1] = 0.0, 0.0
     service, profile = w.offer_service[offer], w.offer_profile[offer]
-    own, cap = w.pressure[profile, x], need[service]
+    own, cap = w.pressure[profile, x].real, need[service]
     if own > hi or cap <= 0.0:
         return
-    feels, judged = w.sensitivity[profile], w.margin
+    feels, judged = w.sensitivity[profile].real, w.margin
     if clock != 1.0:
         judged *= clock ** w.clock_exponent[profile]
     anchor = max(lo, own)  # the total is no less with the offer there
@@ -110,10 +110,10 @@ def spare_line(w: TableArrays, need: Floats, offer: int, x: int, lo: float, hi: 
     """
     ends[0], ends[1] = 0.0, 0.0
     service, profile = w.offer_service[offer], w.offer_profile[offer]
-    own, cap = w.pressure[profile, x], need[service]
+    own, cap = w.pressure[profile, x].real, need[service]
     if own > hi or cap <= 0.0:
         return
-    feels, anchor = w.sensitivity[profile], max(lo, own)
+    feels, anchor = w.sensitivity[profile].real, max(lo, own)
     slow = 1.0 + feels * (anchor - own)
     here = spare_at(w, service, profile, x, slow)
     top, slope = min(here, cap), 0.0

@@ -164,7 +164,7 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
             watts = t.power_w[used] * np.where(np.isfinite(per_request), per_request, 0.0)
         slowest = kind.clocks_mhz[0] / kind.top_clock_mhz
         falls = np.minimum(1.0, slowest ** (t.power_exponent[used] - t.clock_exponent[used]))
-        pressure, idle = np.ascontiguousarray(t.pressure[used]), idle_pressure(t)
+        pressure, idle = np.ascontiguousarray(t.pressure[used].real), idle_pressure(t)
         made.append(
             Market(
                 number=len(made),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from solvers.planning.search.arrays import MOST_RESIDENTS
@@ -10,13 +12,32 @@ from solvers.planning.search.tables import Tables
 
 def why_not(t: Tables) -> str | None:
     """Returns the reason why no bound can be computed, or None."""
-    if (t.sensitivity < 0).any() or (t.pressure < 0).any():
+    felt = (t.sensitivity.real, t.sensitivity.imag, t.pressure.real, t.pressure.imag)
+    if any((part < 0).any() for part in felt):
         return "a pressure or sensitivity below 0"
     if (t.clock_exponent < 0).any():
         return "a clockExponent below 0"
     if (t.power_w < 0).any() or t.problem.policy.energy_price_per_kwh < 0:
         return "watts or an energy price below 0"
     return None
+
+
+def with_one_pressure(t: Tables) -> Tables:
+    """Returns tables in which one pressure, a plain number, slows every resident by no more than both do.
+
+    The bound knows classes of total pressure. Either pressure alone understates the slowdown; so does the sum of both
+    at the smaller sensitivity. It takes what slows most on average.
+    """
+    if not t.has_both:
+        return t
+    feels, presses = t.sensitivity, t.pressure
+    ways = (
+        (feels.real, presses.real),
+        (feels.imag, presses.imag),
+        (np.minimum(feels.real, feels.imag), presses.real + presses.imag),
+    )
+    sensitivity, pressure = max(ways, key=lambda way: float(way[0].mean() * way[1].mean()))
+    return replace(t, sensitivity=sensitivity.astype(np.complex128), pressure=pressure.astype(np.complex128))
 
 
 def left_out(t: Tables) -> tuple[str, ...]:
@@ -27,6 +48,7 @@ def left_out(t: Tables) -> tuple[str, ...]:
     grows = np.isfinite(memory) & (memory > memory.min(axis=1, initial=np.inf, keepdims=True))
     idle = policy.pricing == "share" and policy.share_pressure > 0
     rules = {
+        "pressures on compute and bandwidth apart": t.has_both,
         "memory beyond the smallest batch": bool(grows.any()),
         "how minInstances share a rate": bool((t.min_instances > 1).any()),
         "where availability places instances": any(

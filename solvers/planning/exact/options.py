@@ -49,7 +49,7 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
     offers = np.array([shape.offer for shape in shapes])
     sms = np.array([shape.sm for shape in shapes])
     profiles, served = t.offer_profile[offers], t.offer_service[offers]
-    pressure = t.pressure[profiles, sms]
+    pressure = t.pressure[profiles, sms].real.copy()
     clocks = kind.top_clock_mhz / np.array(kind.clocks_mhz[::-1])
     watts = t.power_w[profiles, sms] * clocks[:, None] ** -t.power_exponent[profiles]
     if watts[0].max() == 0 and kind.idle_w <= kind.max_w:  # no watts: no reason for a lower clock
@@ -65,7 +65,7 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
         watts=np.ascontiguousarray(watts),
         caps=np.zeros((len(shapes), levels, table.stairs.shape[1])),
         stair_count=np.array([len(shape.batches) for shape in shapes], dtype=np.int64),
-        sensitivity=t.sensitivity[profiles],
+        sensitivity=t.sensitivity[profiles].real.copy(),
         slowdown=np.ascontiguousarray(clocks[:, None] ** t.clock_exponent[profiles]),
         slo_ms=t.slo_ms[served],
         step=max(_most_pressure(slot_start, sms, pressure), 1e-9) / levels,

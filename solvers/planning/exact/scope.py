@@ -19,6 +19,7 @@ def applies(t: Tables) -> bool:
     policy = t.problem.policy
     return (
         policy.pricing == "gpu"
+        and not t.has_both
         and policy.same_model_per_gpu == 1
         and 0 < len(t.services) <= MOST_SERVICES
         and sum(len(pool.gpus) for pool in t.pools) <= MOST_GPUS

@@ -14,6 +14,7 @@ from solvers.compiled import njit
 from solvers.latency import limit_loads, limits, max_rate
 from solvers.latency.kernels import accepted_load
 from solvers.planning.judge.readings import value_at
+from solvers.planning.pressures import PressureCurve, Pressures
 from solvers.planning.problem import Curve, Policy, Profile, Service
 
 Floats = NDArray[np.float64]
@@ -32,7 +33,7 @@ class ProfileGrid:
     batches: Ints
     exec_ms: Floats  # [batch, SM%], alone at the highest clock; infinite where not profiled
     memory_gib: Floats  # [batch]
-    pressure: Floats  # [SM%]
+    pressure: Pressures  # [SM%]
     power_w: Floats  # [SM%]
     row_of: Mapping[int, int]  # batch -> its row
 
@@ -43,7 +44,7 @@ class ProfileGrid:
             np.array(batches, dtype=np.int64),
             np.array([inside(profile.latency_ms[batch]) for batch in batches]).reshape(-1, SM),
             np.array([profile.memory_gib[batch] for batch in batches], dtype=np.float64),
-            everywhere([profile.demand.pressure])[0].copy(),
+            pressures_everywhere(profile.demand.pressure),
             everywhere([profile.demand.power_w])[0].copy(),
             {batch: row for row, batch in enumerate(batches)},
         )
@@ -138,3 +139,11 @@ def everywhere(curves: Iterable[Curve]) -> Floats:
     at = np.arange(SM)
     rows = [np.interp(at, [sm for sm, _ in curve], [value for _, value in curve]) for curve in curves]
     return np.array(rows) if rows else np.zeros((0, SM))
+
+
+def pressures_everywhere(curve: PressureCurve) -> Pressures:
+    """Interpolates a curve of pressures at each SM%; the result is flat beyond its points."""
+    found = np.empty(SM, np.complex128)
+    parts = [tuple((sm, value.real) for sm, value in curve), tuple((sm, value.imag) for sm, value in curve)]
+    found.real, found.imag = everywhere(parts)
+    return found

@@ -9,6 +9,7 @@ import numba
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
+from solvers.planning import pressures
 from solvers.planning.fleet.grids import SM
 
 Array: TypeAlias = Any  # numba knows the exact types from the signatures
@@ -16,6 +17,16 @@ HALVINGS = 60
 SLACK = 1e-9
 I8, F8 = numba.int64, numba.float64
 I1, I2, F1, F2 = I8[::1], I8[:, ::1], F8[::1], F8[:, ::1]
+C16 = numba.complex128  # pressures
+C1, C2, B1 = C16[::1], C16[:, ::1], numba.boolean
+
+
+slow_by = njit(F8(C16, C16), inner=True)(pressures.slow_by)
+most_felt = njit(F8(C16), inner=True)(pressures.most_felt)
+with_strangers = njit(C16(C16, C16, F8), inner=True)(pressures.with_strangers)
+above = njit(C16(C16, C16), inner=True)(pressures.above)
+is_within = njit(B1(C16, C16, F8), inner=True)(pressures.is_within)
+add_parts = njit(F8(C16), inner=True)(pressures.add_parts)
 
 
 @njit(F8(F1, F8, F8, F8, F8, F8, F8))
@@ -37,14 +48,14 @@ def most_exec_ms(
 
 @njit(
     I8(
-        I1, I1, F1, F1, F1, I1, F2,
-        F2, F1, I1, F2, F1, F1, F8, F8, F8, F8, F8, F8, F8, I8, F2, I2, F2,
+        I1, I1, F1, F1, C1, I1, C2,
+        F2, F1, I1, F2, C1, F1, C16, F8, F8, F8, F8, F8, F8, I8, F2, I2, F2,
     )
 )  # fmt: skip
 def caps(
     which: Array, free_sm: Array, free_gib: Array, free_w: Array, beside: Array, first: Array, neighbours: Array,
     exec_ms: Array, memory_gib: Array, batches: Array, rows: Array, pressure: Array, power_w: Array,
-    feels: float, slower: float, thriftier: float, slo_ms: float, margin: float, utilization: float,
+    feels: complex, slower: float, thriftier: float, slo_ms: float, margin: float, utilization: float,
     share_pressure: float, least_sm: int, cap: Array, by: Array, exec_of: Array,
 ) -> int:  # fmt: skip
     """Writes the most that an instance may carry at each SM%, and its batch; 0 if it does not fit or harms a neighbour.
@@ -63,14 +74,15 @@ def caps(
             outside = share_pressure * (free_sm[g] - sm) / 100.0
             bears = True
             for i in range(first[g], first[g + 1]):
-                slow = (1.0 + neighbours[i, 1] * (neighbours[i, 2] + pressure[sm])) * (1.0 + neighbours[i, 1] * outside)
-                if neighbours[i, 0] * slow > neighbours[i, 3]:
+                of = neighbours[i, 1]
+                slow = (1.0 + slow_by(of, neighbours[i, 2] + pressure[sm])) * (1.0 + most_felt(of) * outside)
+                if neighbours[i, 0].real * slow > neighbours[i, 3].real:
                     bears = False
                     break
             looked += 1
             if not bears:
                 continue
-            slow = slower * (1.0 + feels * beside[g]) * (1.0 + feels * outside)
+            slow = slower * (1.0 + slow_by(feels, beside[g])) * (1.0 + most_felt(feels) * outside)
             for b in range(batches.shape[0]):
                 judged = exec_ms[b, sm] * slow * margin
                 if memory_gib[b] > free_gib[g] or not judged <= slo_ms:

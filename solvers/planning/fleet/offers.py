@@ -22,6 +22,7 @@ from solvers.planning.fleet.room_view import RoomView
 from solvers.planning.fleet.token_services import TokenFacts
 from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.machines import cap_type
+from solvers.planning.pressures import Pressure, add_parts, slow_by
 from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class FleetShape:
     batch: int
     sm_percent: int
     memory_gib: float
-    pressure: float
+    pressure: Pressure
     top_w: float
     cpu_cores: float
     host_memory_gib: float
@@ -89,7 +90,7 @@ class FleetShape:
         """Returns this batch and SM% of a profile, with the time and the rate that it has beside its neighbours."""
         demand, grid = profile.demand, read_grid(profile)
         return cls(
-            pool, profile.variant, batch, sm_percent, profile.memory_gib[batch], float(grid.pressure[sm_percent]),
+            pool, profile.variant, batch, sm_percent, profile.memory_gib[batch], complex(grid.pressure[sm_percent]),
             float(grid.power_w[sm_percent]), demand.cpu_cores, demand.host_memory_gib, exec_ms,
             profile.start_seconds, rate_per_second, share,
         )  # fmt: skip
@@ -105,7 +106,7 @@ class SpareRoom(NamedTuple):
     sm_percent: int
     memory_gib: float
     watts: float  # above what all that runs there draws when busy
-    pressure: float = 0.0  # of all that runs there
+    pressure: Pressure = 0.0  # of all that runs there
     slower: float = 1.0  # highest clock / clock
 
     @classmethod
@@ -231,9 +232,9 @@ class Offers:
         """Returns the smallest share of this room that carries this rate; the one that carries most if none does."""
         profile, policy = self._profiles[service.model, variant, pool.gpu_type], self._policy
         demand, grid = profile.demand, read_grid(profile)
-        slower = (1 + demand.sensitivity * room.pressure) * room.slower**demand.clock_exponent
+        slower = (1 + slow_by(demand.sensitivity, room.pressure)) * room.slower**demand.clock_exponent
         watts = room.watts * room.slower**demand.power_exponent
-        idle = demand.sensitivity * policy.share_pressure if policy.pricing == "share" else 0.0
+        idle = demand.most_sensitivity * policy.share_pressure if policy.pricing == "share" else 0.0
         row, sm_percent, rate = smallest_share(
             grid.exec_ms, grid.memory_gib, grid.power_w, grid.batches, self._read_loads(service, profile),
             service.slo_ms, 1 + policy.exec_margin, policy.utilization, slower, room.sm_percent, room.memory_gib, watts,
@@ -331,12 +332,13 @@ class Offers:
         """Returns what carries anything beside neighbours that raise the pressure there to this one."""
         cells = [(b, sm) for b, curve in self._list_fitting(profile) for sm in _list_tenths(curve, find_end(curve))]
         percents = np.array([sm for _, sm in cells], dtype=np.int64)
-        beside = np.maximum(0.0, pressure - read_grid(profile).pressure[percents])  # alone if it exceeds that
+        own = add_parts(read_grid(profile).pressure[percents])
+        beside = np.maximum(0.0, pressure - own)  # alone if it exceeds that
         if service.is_dedicated:
             beside = np.zeros(len(cells))
         if self._policy.pricing == "share" and pressure > 0:
             beside = np.maximum(beside, self._policy.share_pressure * (1 - percents / 100))
-        return self._rate(service, profile, cells, 1 + profile.demand.sensitivity * beside)
+        return self._rate(service, profile, cells, 1 + profile.demand.most_sensitivity * beside)
 
     def _rate(
         self, service: Service, profile: Profile, cells: Sequence[tuple[int, int]], slower: Floats | float,

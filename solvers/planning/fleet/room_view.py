@@ -12,9 +12,10 @@ from solvers.latency import busy_fraction
 from solvers.planning.fleet.grids import Floats, Ints, read_loads
 from solvers.planning.fleet.kernels import most_exec_ms
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
+from solvers.planning.pressures import Pressure, Pressures, slow_each
 from solvers.planning.problem import GpuType, Instance, Node, Place, Problem
 
-NOBODY = np.zeros((0, 4))
+NOBODY = np.zeros((0, 4), np.complex128)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +31,9 @@ class RoomView:
     sm_percent: Ints  # free, as what follows
     memory_gib: Floats
     watts: Floats  # up to maxW
-    pressure: Floats  # of all that runs there
+    pressure: Pressures  # of all that runs there
     first: Ints  # [row] -> its first neighbour, and the end
-    neighbours: Floats  # [resident, (exec alone at its clock, sensitivity, the others' pressure, longest exec)]
+    neighbours: Pressures  # [resident, (exec alone at its clock, sensitivity, the others' pressure, longest exec)]
     price_per_hour: Floats
 
     @classmethod
@@ -44,7 +45,7 @@ class RoomView:
             tuple(tuple(places) for _, _, places in rows), np.zeros(count, dtype=np.int64), nodes, types,
             tuple(kind.clocks_mhz for kind in types), (True,) * count, np.full(count, 100, dtype=np.int64),
             np.array([kind.memory_gib for kind in types], dtype=np.float64),
-            np.array([kind.max_w - kind.idle_w for kind in types], dtype=np.float64), np.zeros(count),
+            np.array([kind.max_w - kind.idle_w for kind in types], dtype=np.float64), np.zeros(count, np.complex128),
             *stack([NOBODY] * count), np.array([node.price_per_hour for node in nodes], dtype=np.float64),
         )  # fmt: skip
 
@@ -68,17 +69,17 @@ class RoomView:
         return self.pick(np.array([row for row, some in enumerate(self.places) if some[0] not in places], np.int64))
 
 
-def stack(parts: Sequence[Floats]) -> tuple[Ints, Floats]:
+def stack(parts: Sequence[Pressures]) -> tuple[Ints, Pressures]:
     """Returns where the neighbours of each row begin, and all of them."""
     return np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64), np.concatenate([NOBODY, *parts])
 
 
-def list_neighbours(problem: Problem, gpu: JudgedGpu) -> Floats:
+def list_neighbours(problem: Problem, gpu: JudgedGpu) -> Pressures:
     """Returns what runs on a GPU, and the longest exec at which each carries its rate or meets its deadline."""
     slow_down(gpu, problem.policy)
     lines: list[Resident | JobResident] = [*gpu.residents, *gpu.jobs]
-    total, ratio = sum(line.pressure for line in lines), gpu.type.top_clock_mhz / gpu.clock_mhz
-    rows = []
+    total, ratio = sum((line.pressure for line in lines), 0j), gpu.type.top_clock_mhz / gpu.clock_mhz
+    rows: list[tuple[float, Pressure, Pressure, float]] = []
     for line in lines:
         feels, slower = line.demand.sensitivity, ratio**line.demand.clock_exponent
         if isinstance(line, Resident):
@@ -87,7 +88,7 @@ def list_neighbours(problem: Problem, gpu: JudgedGpu) -> Floats:
         else:
             alone, most = slower, _may_slow(problem, line)
         rows.append((alone, feels, total - line.pressure, most))
-    return np.array(rows, dtype=np.float64)
+    return np.array(rows, dtype=np.complex128).reshape(-1, 4)
 
 
 def is_borne(problem: Problem, gpu: JudgedGpu, free_sm: float) -> bool:
@@ -97,9 +98,9 @@ def is_borne(problem: Problem, gpu: JudgedGpu, free_sm: float) -> bool:
         return True
     outside = policy.share_pressure * free_sm / 100
     alone, feels, beside, most = list_neighbours(problem, gpu).T
-    now = alone * (1 + feels * beside) * (1 + feels * outside)
+    now = alone.real * (1 + slow_each(feels, beside)) * (1 + np.maximum(feels.real, feels.imag) * outside)
     longest = [_bears(problem, line.instance, 0.0) for line in gpu.residents]
-    return bool((now <= np.array([*longest, *most[len(longest) :]]) * (1 + 1e-7)).all())
+    return bool((now <= np.array([*longest, *most.real[len(longest) :]]) * (1 + 1e-7)).all())
 
 
 def _bears(problem: Problem, instance: Instance, now_ms: float) -> float:

@@ -21,6 +21,7 @@ from solvers.planning.fleet.room_view import NOBODY, RoomView, list_neighbours, 
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, watts
 from solvers.planning.new_names import NewNames
+from solvers.planning.pressures import Pressure, add_parts
 from solvers.planning.problem import Instance, Node, Place, PlacedJob, Policy, Problem, Service
 
 Ints = NDArray[np.int64]
@@ -67,7 +68,7 @@ class FleetRooms:
         self._slack_gib = self.free_gib * SLACK
         self.free_sm = np.full(count, 100, dtype=np.int64)
         self.free_w = np.array([kind.max_w - kind.idle_w if counts_watts else inf for kind in types], dtype=np.float64)
-        self.pressure = np.zeros(count)
+        self.pressure = np.zeros(count, np.complex128)
         self.clients = np.zeros(count, dtype=np.int64)
         self.models, self.of_service = CountsByGpu(count), CountsByGpu(count)
         self.closed = np.zeros(count, dtype=bool)  # by a dedicated service
@@ -132,11 +133,12 @@ class FleetRooms:
             lines: list[Resident | JobResident] = [*gpu.residents, *gpu.jobs]
             held = [line.instance.memory_gib for line in gpu.residents] + [job.placed.memory_gib for job in gpu.jobs]
             drawn_w = sum([watts(line, gpu) for line in lines]) if self._counts_watts else 0.0
-            rows.append((100 - int(gpu.sm_percent), sum(held), drawn_w, sum([line.pressure for line in lines])))
+            rows.append((100 - int(gpu.sm_percent), sum(held), drawn_w))
+            self.pressure[at] = sum([line.pressure for line in lines])
             self.clients[at] = len(lines)
         if rows:
             at_all = [at for at, _ in gpus]
-            free_sm, held_gib, drawn, self.pressure[at_all] = np.array(rows).T
+            free_sm, held_gib, drawn = np.array(rows).T
             self.free_sm[at_all] = free_sm
             self.free_gib[at_all] = np.array([gpu.type.memory_gib for _, gpu in gpus]) - held_gib
             if self._counts_watts:
@@ -326,7 +328,7 @@ class FleetRooms:
             & (self.free_sm[at] >= shape.sm_percent)
             & (self.free_gib[at] + self._slack_gib[at] >= shape.memory_gib)
             & (self.free_w[at] * (1 + SLACK) >= shape.top_w)
-            & (alone | (self.pressure[at] + shape.pressure <= self._most_pressure + SLACK))
+            & (alone | (add_parts(self.pressure[at] + shape.pressure) <= self._most_pressure + SLACK))
             & (self.commons.cpu_cores[node] * (1 + SLACK) >= shape.cpu_cores)
             & (self.commons.host_memory_gib[node] * (1 + SLACK) >= shape.host_memory_gib)
         )
@@ -360,7 +362,7 @@ class FleetRooms:
         room = min(UNLIMITED, gpus / share, price / (share * shape.pool.price_per_hour))
         return max(0, int(room + SLACK))
 
-    def _hold(self, at: int, sm_percent: int, memory_gib: float, pressure: float, top_w: float) -> None:
+    def _hold(self, at: int, sm_percent: int, memory_gib: float, pressure: Pressure, top_w: float) -> None:
         self.free_sm[at] -= sm_percent
         self.free_gib[at] -= memory_gib
         self.free_w[at] -= top_w

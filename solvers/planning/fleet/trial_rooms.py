@@ -18,6 +18,7 @@ from solvers.planning.fleet.offers import FleetShape, GpuPool, SpareRoom
 from solvers.planning.fleet.rooms import SLACK, FleetRooms, Ints
 from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
 from solvers.planning.judge.readings import JudgedGpu
+from solvers.planning.pressures import Pressure, add_parts
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
 
 
@@ -63,11 +64,11 @@ class TrialRooms(FleetRooms):
         self._touch(at)
         self._set(self.clients, at, self.problem.policy.clients_per_gpu)
 
-    def bear_no_more(self, place: Place, pressure: float) -> None:
+    def bear_no_more(self, place: Place, pressure: Pressure) -> None:
         """Notes that what runs on a GPU does not bear so much more pressure."""
         at = self.numbers[place]
         self._touch(at)
-        self._set(self._unborne, at, min(self._unborne[at], self.pressure[at] + pressure))
+        self._set(self._unborne, at, min(self._unborne[at], add_parts(self.pressure[at] + pressure)))
 
     def bear_again(self, place: Place) -> None:
         """Forgets how much pressure what runs on a GPU bears: some of it has less to do now."""
@@ -75,10 +76,10 @@ class TrialRooms(FleetRooms):
             self._touch(at)
             self._set(self._unborne, at, inf)
 
-    def bears(self, place: Place, pressure: float) -> bool:
+    def bears(self, place: Place, pressure: Pressure) -> bool:
         """Returns whether it is not known that what runs on a GPU does not bear so much more pressure."""
         at = self.numbers[place]
-        return bool(self.clients[at] == 0 or self.pressure[at] + pressure < self._unborne[at] - SLACK)
+        return bool(self.clients[at] == 0 or add_parts(self.pressure[at] + pressure) < self._unborne[at] - SLACK)
 
     def gpu_at(self, place: Place) -> JudgedGpu:
         """Returns a GPU with all that ran on it at first; the caller adds what it places."""
@@ -96,7 +97,7 @@ class TrialRooms(FleetRooms):
             percent = int(100 * max(0.0, gpus) + SLACK)
         return SpareRoom(
             min(percent, int(self.free_sm[at])), float(self.free_gib[at]), float(self.free_w[at]),
-            float(self.pressure[at]), self.problem.type_of(place[0]).top_clock_mhz / self.clock_mhz(place),
+            complex(self.pressure[at]), self.problem.type_of(place[0]).top_clock_mhz / self.clock_mhz(place),
         )  # fmt: skip
 
     def allows(self, shape: FleetShape, service: Service) -> bool:
@@ -148,7 +149,7 @@ class TrialRooms(FleetRooms):
         policy, commons, found = self.problem.policy, self.commons, np.zeros(len(columns), dtype=np.int64)
         count_rooms(
             self._gpus_of[self._pool_of[pool]], self._open(service), self.node_numbers, self.free_sm,
-            self.free_gib + self._slack_gib, self.free_w, self.clients, self.pressure, self._unborne,
+            self.free_gib + self._slack_gib, self.free_w, self.clients, add_parts(self.pressure), self._unborne,
             self.models[service.model], commons.cpu_cores, commons.host_memory_gib, policy.clients_per_gpu,
             policy.same_model_per_gpu, columns, found,
         )  # fmt: skip
@@ -159,7 +160,7 @@ class TrialRooms(FleetRooms):
         """Returns the GPUs of these pools on which another instance fits."""
         gpus = np.sort(np.concatenate([self._gpus_of[self._pool_of[pool]] for pool in pools]))
         gpus = gpus[self._open(service)[gpus]]
-        node, pressure, commons = self.node_numbers[gpus], self.pressure[gpus] + shape.pressure, self.commons
+        node, pressure, commons = self.node_numbers[gpus], add_parts(self.pressure[gpus] + shape.pressure), self.commons
         fits = (
             (self.free_sm[gpus] >= shape.sm_percent)
             & (self.free_gib[gpus] + self._slack_gib[gpus] >= shape.memory_gib)
@@ -213,5 +214,8 @@ class TrialRooms(FleetRooms):
 
 
 def _list_columns(shapes: Sequence[FleetShape]) -> Floats:
-    rows = [(s.sm_percent, s.memory_gib, s.top_w, s.pressure, s.cpu_cores, s.host_memory_gib) for s in shapes]
+    rows = [
+        (s.sm_percent, s.memory_gib, s.top_w, s.pressure.real + s.pressure.imag, s.cpu_cores, s.host_memory_gib)
+        for s in shapes
+    ]
     return np.array(rows, dtype=np.float64)

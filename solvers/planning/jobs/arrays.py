@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.pressures import Pressures
 
 SEATS = 8  # jobs on one GPU at most, whatever the policy allows
 
@@ -21,14 +22,14 @@ class JobFleet(NamedTuple):
     memory_gib: Floats
     watts: Floats  # under the type's limit, everything busy
     clock: Floats  # highest clock / clock
-    pressure: Floats  # of the residents
-    bears: Floats  # pressure that jobs may add, where shares are not priced
-    more_w: Floats  # watts that residents draw more on average, per pressure added
+    pressure: Pressures  # of the residents
+    bears: Pressures  # what jobs may add of either, where shares are not priced
+    more_w: Pressures  # watts that residents draw more on average, per pressure added
     seats: Ints  # jobs it may hold
     price: Floats  # of opening it for a job; 0 where that is free
     start: Ints  # [GPUs + 1] into residents
-    sensitivity: Floats  # of a resident
-    beside: Floats  # pressure of its fellow residents
+    sensitivity: Pressures  # of a resident
+    beside: Pressures  # pressure of its fellow residents
     most: Floats  # the slow-down under which it still keeps its SLO
     share_pressure: float  # 0 unless shares are priced
 
@@ -41,16 +42,16 @@ class Jobs(NamedTuple):
     low: Ints  # [profile]
     high: Ints
     pace: Floats  # [profile, SM%] alone, at the highest clock
-    pressure: Floats  # [profile, SM%]
+    pressure: Pressures  # [profile, SM%]
     power_w: Floats
     memory_gib: Floats
     cpu_cores: Floats
     host_memory_gib: Floats
-    sensitivity: Floats
+    sensitivity: Pressures
     clock_exponent: Floats
     power_exponent: Floats
     most_pace: Floats  # [profile, SM%] the best with at most that many SM%
-    least_pressure: Floats  # [profile] over its whole range
+    least_pressure: Pressures  # [profile] of either, over its whole range
 
 
 class JobBoard(NamedTuple):
@@ -95,9 +96,9 @@ def board(fleet: JobFleet, jobs: int, cpu_cores: Floats, host_memory_gib: Floats
 
 
 _I, _F, _M = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1))
-_N = np.zeros((1, 1), np.int64)
+_N, _C, _D = np.zeros((1, 1), np.int64), np.zeros(1, np.complex128), np.zeros((1, 1), np.complex128)
 _type: Any = numba.typeof
-FLEET: Any = _type(JobFleet(_I, _I, _I, _F, _F, _F, _F, _F, _F, _I, _F, _I, _F, _F, _F, 0.0))
-JOBS: Any = _type(Jobs(_N, _F, _I, _I, _M, _M, _M, _F, _F, _F, _F, _F, _F, _M, _F))
+FLEET: Any = _type(JobFleet(_I, _I, _I, _F, _F, _F, _C, _C, _C, _I, _F, _I, _C, _C, _F, 0.0))
+JOBS: Any = _type(Jobs(_N, _F, _I, _I, _M, _D, _M, _F, _F, _F, _C, _F, _F, _M, _C))
 BOARD: Any = _type(JobBoard(_I, _N, _N, _I, _F, _F, _F, _F, _F, _I))
 TRIAL: Any = _type(trial())

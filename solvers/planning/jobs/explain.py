@@ -9,6 +9,7 @@ import numpy as np
 
 from solvers.planning.jobs.placement import JobPlacement
 from solvers.planning.plan import Unplaced
+from solvers.planning.pressures import most_felt, slow_by
 
 FULL_JOBS = 20  # jobs of a plan with a relaxation
 SECONDS_A_YEAR = 31_557_600
@@ -38,12 +39,13 @@ def pace(s: JobPlacement, job: int) -> float:
     fleet, work = s.room.fleet, s.room.work
     profile = int(work.profile[job, fleet.kind[gpu]])
     sms = {int(s.board.job[gpu, seat]): int(s.board.sm[gpu, seat]) for seat in range(int(s.board.taken[gpu]))}
-    pressure = float(fleet.pressure[gpu])
+    pressure = complex(fleet.pressure[gpu])
     pressure += sum(
-        float(work.pressure[work.profile[other, fleet.kind[gpu]], sm]) for other, sm in sms.items() if other != job
+        complex(work.pressure[work.profile[other, fleet.kind[gpu]], sm]) for other, sm in sms.items() if other != job
     )
     outside = fleet.share_pressure * (fleet.spare[gpu] - sum(sms.values())) / 100
-    slower = (1 + work.sensitivity[profile] * pressure) * (1 + work.sensitivity[profile] * outside)
+    feels = complex(work.sensitivity[profile])
+    slower = (1 + slow_by(feels, pressure)) * (1 + most_felt(feels) * outside)
     slower *= fleet.clock[gpu] ** work.clock_exponent[profile]
     return float(work.pace[profile, sms[job]] / slower)
 
@@ -72,7 +74,8 @@ def reason(s: JobPlacement, job: int) -> str:
         "no free place for a job": board.taken[of] >= fleet.seats[of],
         "too few SM% left": fleet.spare[of] < work.low[p],
         "too little GPU memory left": fleet.memory_gib[of] < work.memory_gib[p],
-        "services that tolerate no more pressure": fleet.bears[of] < work.least_pressure[p],
+        "services that tolerate no more pressure": (fleet.bears[of].real < work.least_pressure[p].real)
+        | (fleet.bears[of].imag < work.least_pressure[p].imag),
         "too few CPU cores left": board.cpu_cores[fleet.node[of]] < work.cpu_cores[p],
         "too little host memory left": board.host_memory_gib[fleet.node[of]] < work.host_memory_gib[p],
         "a price above its limit or above the cost of its wait": board.is_open[of] == 0,

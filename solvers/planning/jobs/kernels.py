@@ -7,6 +7,7 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.fleet.kernels import is_within, most_felt, slow_by
 from solvers.planning.jobs.arrays import BOARD, FLEET, JOBS, TRIAL, JobBoard, JobFleet, Jobs, JobTrial
 from solvers.planning.search.arrays import F1, F2, F8, I1, I8
 
@@ -38,7 +39,7 @@ def most_slowdown(
 @njit((FLEET, JOBS, I8, I8, TRIAL), inner=True)
 def weigh(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
     """Tells if these jobs at these SM% are valid next to the residents; if so, writes their watts and seconds."""
-    used, memory, pressure, watts = 0, 0.0, 0.0, 0.0
+    used, memory, pressure, watts = 0, 0.0, 0j, 0.0
     for i in range(count):
         profile = j.profile[t.job[i], f.kind[gpu]]
         used += t.sm[i]
@@ -50,25 +51,26 @@ def weigh(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
         watts += power
     if used > f.spare[gpu] or memory > f.memory_gib[gpu] or watts > f.watts[gpu]:
         return False
-    watts += f.more_w[gpu] * pressure
+    watts += slow_by(f.more_w[gpu], pressure)
     if watts > t.free_w[0]:
         return False
     left = 0.0
     if f.share_pressure == 0.0:
-        if pressure > f.bears[gpu]:
+        if not is_within(pressure, f.bears[gpu], 0.0):
             return False
     else:
         left = f.share_pressure * (f.spare[gpu] - used) / 100.0
+    if f.share_pressure > 0.0 or pressure.imag > 0.0:  # compute alone is within what all bear
         for i in range(f.start[gpu], f.start[gpu + 1]):
             s = f.sensitivity[i]
-            if (1.0 + s * (f.beside[i] + pressure)) * (1.0 + s * left) > f.most[i]:
+            if (1.0 + slow_by(s, f.beside[i] + pressure)) * (1.0 + most_felt(s) * left) > f.most[i]:
                 return False
     seconds = 0.0
     for i in range(count):
         profile = j.profile[t.job[i], f.kind[gpu]]
         s = j.sensitivity[profile]
-        slower = 1.0 + s * (f.pressure[gpu] + pressure - j.pressure[profile, t.sm[i]])
-        slower *= 1.0 + s * left
+        slower = 1.0 + slow_by(s, f.pressure[gpu] + pressure - j.pressure[profile, t.sm[i]])
+        slower *= 1.0 + most_felt(s) * left
         if f.clock[gpu] != 1.0:
             slower *= f.clock[gpu] ** j.clock_exponent[profile]
         pace = j.pace[profile, t.sm[i]] / slower
@@ -190,7 +192,7 @@ def gather(f: JobFleet, j: Jobs, b: JobBoard, gpu: int, job: int, t: JobTrial) -
     """Makes a trial of this job and those that are there; False if it cannot run next to them, however they share."""
     profile = j.profile[job, f.kind[gpu]]
     count = b.taken[gpu]
-    if profile < 0 or count >= f.seats[gpu] or j.least_pressure[profile] > f.bears[gpu]:
+    if profile < 0 or count >= f.seats[gpu] or not is_within(j.least_pressure[profile], f.bears[gpu], 0.0):
         return False
     node = f.node[gpu]
     if j.cpu_cores[profile] > b.cpu_cores[node] or j.host_memory_gib[profile] > b.host_memory_gib[node]:
@@ -235,10 +237,10 @@ def quickest(f: JobFleet, j: Jobs, b: JobBoard, job: int, but: int, into: Floats
             pressure += j.least_pressure[other]
             added += j.least_pressure[other]
             memory -= j.memory_gib[other]
-        if j.low[profile] > spare or memory < 0.0 or added > f.bears[gpu]:
+        if j.low[profile] > spare or memory < 0.0 or not is_within(added, f.bears[gpu], 0.0):
             continue
         pace = j.most_pace[profile, spare]
-        slower = 1.0 + j.sensitivity[profile] * pressure
+        slower = 1.0 + slow_by(j.sensitivity[profile], pressure)
         if f.clock[gpu] != 1.0:
             slower *= f.clock[gpu] ** j.clock_exponent[profile]
         if pace > 0.0:

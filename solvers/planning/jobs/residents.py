@@ -13,6 +13,7 @@ from solvers.planning.availability import UsedLoad
 from solvers.planning.fleet.grids import Floats, Ints, read_loads
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
 from solvers.planning.judge.readings import JudgedGpu, watts
+from solvers.planning.pressures import Pressures, slow_each
 from solvers.planning.problem import Place, Problem
 
 
@@ -20,7 +21,7 @@ from solvers.planning.problem import Place, Problem
 class Neighbours:
     """The causes of slow-down: the others' pressure, and strangers on spare SMs where shares are priced."""
 
-    pressure: Floats
+    pressure: Pressures
     spare_sm: Floats
     share_pressure: float
 
@@ -32,7 +33,8 @@ class Residents:
         self.problem, policy = problem, problem.policy
         rows: dict[tuple[float, float, int, UsedLoad], tuple[int, Floats]] = {}
         lines = [(number_of[place], gpu, line) for place, gpu in gpus.items() for line in gpu.residents]
-        table = np.zeros((len(lines), 11))
+        table = np.zeros((len(lines), 9))
+        felt = np.zeros((len(lines), 2), np.complex128)
         for at, (number, gpu, line) in enumerate(lines):
             instance, demand = line.instance, line.demand
             service = problem.services[instance.service]
@@ -44,25 +46,26 @@ class Residents:
             base_ms = (line.alone_ms or 0.0) * slower**demand.clock_exponent
             table[at, :3] = (number, instance.rate_per_second, instance.batch)
             table[at, 3:6] = (service.slo_ms, rows[key][0], service.is_dedicated)
-            table[at, 6:] = (base_ms, line.pressure, demand.sensitivity, watts(line, gpu), slower)
+            table[at, 6:] = (base_ms, watts(line, gpu), slower)
+            felt[at] = line.pressure, demand.sensitivity
         columns = table.T
         self.gpu: Ints = columns[0].astype(np.int64)
         self.rate, self.batch, self.slo_ms = (np.ascontiguousarray(column) for column in columns[1:4])
         self.row: Ints = columns[4].astype(np.int64)
         self.is_dedicated = columns[5] > 0
-        self.base_ms, self.pressure, self.sensitivity, self.watts, self.clock = (
-            np.ascontiguousarray(column) for column in columns[6:]
-        )
+        self.base_ms, self.watts, self.clock = (np.ascontiguousarray(column) for column in columns[6:])
+        self.pressure, self.sensitivity = (np.ascontiguousarray(column) for column in felt.T)
         self.margin, self.utilization = 1 + policy.exec_margin, policy.utilization
         self.rows: Floats = np.array([loads for _, loads in rows.values()])
 
     def slowdown(self, among: Neighbours) -> Floats:
         """Returns the slow-down of each without jobs."""
-        outside = 1 + self.sensitivity * among.share_pressure * among.spare_sm / 100
-        found: Floats = (1 + self.sensitivity * among.pressure) * outside
+        most = np.maximum(self.sensitivity.real, self.sensitivity.imag)
+        outside = 1 + most * among.share_pressure * among.spare_sm / 100
+        found: Floats = (1 + slow_each(self.sensitivity, among.pressure)) * outside
         return found
 
-    def bearable(self, among: Neighbours, staying: Floats) -> Floats:
+    def bearable(self, among: Neighbours, staying: Pressures) -> Floats:
         """Returns the slow-down at which each keeps its SLO and, if energy has a price, draws no more than now.
 
         `staying` is the pressure that jobs which must stay put on each.

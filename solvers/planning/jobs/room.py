@@ -8,13 +8,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from solvers.planning.fleet.grids import SM, Floats, Ints, everywhere
+from solvers.planning.fleet.grids import SM, Floats, Ints, everywhere, pressures_everywhere
 from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.jobs.arrays import SEATS, JobBoard, JobFleet, Jobs, board
 from solvers.planning.jobs.kernels import KEPT
 from solvers.planning.jobs.residents import Neighbours, Residents
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import value_at
+from solvers.planning.pressures import Pressure, PressureCurve, Pressures, slow_each
 from solvers.planning.problem import Curve, Instance, Job, Node, Place, PlacedJob, Policy, Problem, WrongProblem
 
 # A type of GPU, the templates that its nodes offer, and the watts that one of the GPUs may draw.
@@ -96,12 +97,13 @@ def _fleet(
     sharing = policy.share_pressure if policy.pricing == "share" else 0.0
     among = Neighbours(pressure[on] - residents.pressure, spare[on].astype(np.float64), sharing)
     most = residents.bearable(among, _staying_pressure(problem, number_of, gpus)[on])
-    more_w, drawn_w = np.zeros(gpus), 0.0
+    more_w, drawn_w = np.zeros(gpus, np.complex128), 0.0
     if policy.power_budget_w is not None:
         busy = residents.watts * residents.busy(among)
         drawn_w = float(busy.sum()) + sum(gpu_types[node.gpu_type].idle_w * node.gpu_count for node in nodes)
         # Slower by a factor, it starts no more often, so it is busy longer by no more than this factor.
-        more_w = summed(busy * residents.sensitivity / (1 + residents.sensitivity * among.pressure))
+        per = busy / (1 + slow_each(residents.sensitivity, among.pressure))
+        more_w = summed(per * residents.sensitivity.real) + 1j * summed(per * residents.sensitivity.imag)
     order = np.argsort(on, kind="stable")
     fleet = JobFleet(
         kind=kind,
@@ -124,14 +126,14 @@ def _fleet(
     return fleet, drawn_w
 
 
-def _staying_pressure(problem: Problem, number_of: Mapping[Place, int], gpus: int) -> Floats:
+def _staying_pressure(problem: Problem, number_of: Mapping[Place, int], gpus: int) -> Pressures:
     """Returns by GPU the pressure of the running jobs that must stay, with a margin for rounding."""
-    found = np.zeros(gpus)
+    found = np.zeros(gpus, np.complex128)
     for placed in problem.state.jobs if problem.state else ():
         job, at = problem.jobs[placed.job], number_of.get(placed.place)
         profile = job.profiles.get(problem.nodes[placed.node].gpu_type)
         if at is not None and profile and not job.is_preemptible:
-            found[at] += value_at(profile.demand.pressure, placed.sm_percent) + 2 * KEPT
+            found[at] += value_at(profile.demand.pressure, placed.sm_percent) + 2 * KEPT * (1 + 1j)
     return found
 
 
@@ -187,15 +189,17 @@ def _seats(policy: Policy, clients: Ints, residents: Residents) -> Ints:
     return seats.astype(np.int64)
 
 
-def _bears(gpus: int, residents: Residents, most: Floats, among: Neighbours) -> Floats:
-    """Returns the pressure that jobs may add on each GPU, where shares are not priced."""
-    bears = np.full(gpus, np.inf)
-    if not among.share_pressure:
-        feels = residents.sensitivity > 0
-        slack = (most[feels] - 1) / residents.sensitivity[feels] - among.pressure[feels]
-        np.minimum.at(bears, residents.gpu[feels], slack - KEPT)
+def _bears(gpus: int, residents: Residents, most: Floats, among: Neighbours) -> Pressures:
+    """Returns what jobs may add on each GPU of either pressure while the other stays, where shares are not priced."""
+    found = np.full((2, gpus), np.inf)
+    left = most - 1 - slow_each(residents.sensitivity, among.pressure)
+    parts = (residents.sensitivity.real, residents.sensitivity.imag)
+    for bears, sensitivity in zip(found, parts if not among.share_pressure else (), strict=False):
+        feels = sensitivity > 0
+        np.minimum.at(bears, residents.gpu[feels], left[feels] / sensitivity[feels] - KEPT)
         np.maximum(bears, 0.0, out=bears)
-    return bears
+    pairs: Pressures = found.T.copy().view(np.complex128).ravel()
+    return pairs
 
 
 def _work(problem: Problem, jobs: Sequence[Job], sites: Sequence[Site], stays: dict[int, PlacedJob]) -> Jobs:
@@ -203,9 +207,10 @@ def _work(problem: Problem, jobs: Sequence[Job], sites: Sequence[Site], stays: d
     now = problem.state.now if problem.state else None
     profile = np.full((len(jobs), len(sites)), -1, np.int64)
     need = np.zeros(len(jobs))
-    found: list[tuple[Floats, Floats, Floats, tuple[float, ...]]] = []
+    found: list[tuple[Floats, Pressures, Floats, tuple[float, ...], Pressure]] = []
     number_of: dict[tuple[int, ...], int] = {}
-    drawn: dict[Curve, Floats] = {}  # many jobs share their curves of pressure and watts
+    drawn: dict[Curve, Floats] = {}  # many jobs share their curves of watts and pressure
+    pressing: dict[PressureCurve, Pressures] = {}
 
     def values(curve: Curve) -> Floats:
         if curve not in drawn:
@@ -232,21 +237,30 @@ def _work(problem: Problem, jobs: Sequence[Job], sites: Sequence[Site], stays: d
             if key not in number_of:
                 number_of[key] = len(found)
                 demand = job_profile.demand
-                numbers = (low, high, memory, demand.cpu_cores, demand.host_memory_gib, demand.sensitivity,
+                numbers = (low, high, memory, demand.cpu_cores, demand.host_memory_gib,
                            demand.clock_exponent, demand.power_exponent)  # fmt: skip
-                curves = (job_profile.units_per_second, demand.pressure, demand.power_w)
-                found.append((values(curves[0]), values(curves[1]), values(curves[2]), numbers))
+                if demand.pressure not in pressing:
+                    pressing[demand.pressure] = pressures_everywhere(demand.pressure)
+                pace, power = values(job_profile.units_per_second), values(demand.power_w)
+                found.append((pace, pressing[demand.pressure], power, numbers, demand.sensitivity))
             profile[number, place] = number_of[key]
     count = len(found)
-    pace, pressure, power = (np.array([row[n] for row in found]).reshape(count, SM) for n in range(3))
-    scalars = np.array([row[3] for row in found]).reshape(count, 8).T.copy()
+    paces, power = (np.array([row[n] for row in found]).reshape(count, SM) for n in (0, 2))
+    pressure = np.array([row[1] for row in found], np.complex128).reshape(count, SM)
+    scalars = np.array([row[3] for row in found]).reshape(count, 7).T.copy()
     low, high = scalars[0].astype(np.int64), scalars[1].astype(np.int64)
     at = np.arange(SM)
     within = (at >= low[:, None]) & (at <= high[:, None])
+
+    def least(values: Floats) -> Floats:
+        found: Floats = np.min(values, axis=1, initial=np.inf, where=within)
+        return found
+
     return Jobs(
-        profile, need, low, high, np.where(within, pace, 0.0), pressure, power, scalars[2], scalars[3], scalars[4],
-        scalars[5], scalars[6], scalars[7], np.maximum.accumulate(np.where(within, pace, 0.0), axis=1),
-        np.where(within, pressure, np.inf).min(axis=1, initial=np.inf),
+        profile, need, low, high, np.where(within, paces, 0.0), pressure, power, scalars[2], scalars[3], scalars[4],
+        np.array([row[4] for row in found], np.complex128), scalars[5], scalars[6],
+        np.maximum.accumulate(np.where(within, paces, 0.0), axis=1),
+        least(pressure.real) + 1j * least(pressure.imag),
     )  # fmt: skip
 
 

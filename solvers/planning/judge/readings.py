@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import fsum, inf, isfinite
+from typing import TypeAlias, TypeVar
 
 from solvers.planning.problem import (
-    Curve,
     Demand,
     GpuType,
     Instance,
@@ -21,7 +22,10 @@ from solvers.planning.problem import (
     Service,
 )
 
+Value = TypeVar("Value", float, complex)
+
 NOTHING = Demand()
+_Shape: TypeAlias = tuple[Profile, float | None, complex, float]  # its time alone, its pressure and its watts
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +37,7 @@ class Resident:
     profile: Profile | None
     demand: Demand
     alone_ms: float | None  # a batch alone at the highest clock; None where that was not profiled
-    pressure: float
+    pressure: complex
     top_w: float  # busy, above idle, at the highest clock
     exec_ms: float | None = None  # among its neighbours at its clock, without the margin
 
@@ -47,7 +51,7 @@ class JobResident:
     profile: JobProfile | None
     demand: Demand
     alone_per_second: float | None
-    pressure: float
+    pressure: complex
     top_w: float
     clock_mhz: float = 0.0  # its GPU's
     units_per_second: float | None = None
@@ -91,7 +95,7 @@ class Reader:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._shapes: dict[tuple[str, str, str, float, float], tuple[Profile, float | None, float, float] | None] = {}
+        self._shapes: dict[tuple[str, str, str, float, float], _Shape | None] = {}
 
     def resident(self, instance: Instance, service: Service | None, node: Node | None) -> Resident:
         if service is None or node is None:
@@ -108,9 +112,7 @@ class Reader:
             alone_ms, pressure = None, 0.0  # it has no batches, and no neighbours
         return Resident(instance, service, profile, profile.demand, alone_ms, pressure, top_w)
 
-    def _shape(
-        self, model: str, variant: str, gpu_type: str, batch: float, sm_percent: float
-    ) -> tuple[Profile, float | None, float, float] | None:
+    def _shape(self, model: str, variant: str, gpu_type: str, batch: float, sm_percent: float) -> _Shape | None:
         profile = self.problem.profiles.get((model, variant, gpu_type))
         if profile is None:
             return None
@@ -131,7 +133,7 @@ class Reader:
         )  # fmt: skip
 
 
-def value_at(curve: Curve, sm_percent: float) -> float:
+def value_at(curve: Sequence[tuple[int, Value]], sm_percent: float) -> Value:
     """Interpolates between points; the result is flat beyond them."""
     at = bisect_left(curve, sm_percent, key=lambda point: point[0])
     if at == len(curve):
@@ -146,12 +148,13 @@ def value_at(curve: Curve, sm_percent: float) -> float:
 def slow_down(gpu: JudgedGpu, policy: Policy) -> None:
     """Computes execution times and job speeds among all that runs on the GPU.
 
-    exec = alone x (1 + sensitivity x sum of the others' pressures) x (highest clock / clock) ** clockExponent
-    and, where shares are paid, x (1 + sensitivity x sharePressure x (100 - sum of SM%) / 100). The last factor holds
-    for a dedicated service's GPU, too.
+    exec = alone x (1 + sum over compute and bandwidth of sensitivity x sum of the others' pressures)
+    x (highest clock / clock) ** clockExponent and, where shares are paid, x (1 + larger sensitivity x sharePressure
+    x (100 - sum of SM%) / 100). The last factor holds for a dedicated service's GPU, too.
     """
     residents, jobs = gpu.residents, gpu.jobs
-    total = fsum([resident.pressure for resident in residents] + [job.pressure for job in jobs])
+    lines: list[Resident | JobResident] = [*residents, *jobs]
+    compute, bandwidth = fsum([line.pressure.real for line in lines]), fsum([line.pressure.imag for line in lines])
     left = 0.0
     if policy.pricing == "share":
         left = policy.share_pressure * max(0.0, 100 - gpu.sm_percent) / 100
@@ -160,8 +163,11 @@ def slow_down(gpu: JudgedGpu, policy: Policy) -> None:
         if resident.alone_ms is None:
             resident.exec_ms = None
             continue
-        sensitivity = resident.demand.sensitivity
-        exec_ms = resident.alone_ms * (1 + sensitivity * (total - resident.pressure)) * (1 + sensitivity * left)
+        feels, own = resident.demand.sensitivity, resident.pressure
+        slower = 1 + feels.real * (compute - own.real) + feels.imag * (bandwidth - own.imag)
+        exec_ms = resident.alone_ms * slower
+        if left:
+            exec_ms *= 1 + max(feels.real, feels.imag) * left
         clock = resident.instance.clock_mhz
         if clock != top and clock in gpu.type.clocks_mhz:
             exec_ms *= power(top / clock, resident.demand.clock_exponent)
@@ -173,8 +179,10 @@ def slow_down(gpu: JudgedGpu, policy: Policy) -> None:
         job.clock_mhz = clock
         if job.alone_per_second is None:
             continue
-        sensitivity = job.demand.sensitivity
-        slower = (1 + sensitivity * (total - job.pressure)) * (1 + sensitivity * left)
+        feels, own = job.demand.sensitivity, job.pressure
+        slower = 1 + feels.real * (compute - own.real) + feels.imag * (bandwidth - own.imag)
+        if left:
+            slower *= 1 + max(feels.real, feels.imag) * left
         job.units_per_second = job.alone_per_second / (slower * power(top / clock, job.demand.clock_exponent))
 
 

@@ -110,10 +110,10 @@ def may_go(d: RunningBoard, gpu: int, slot: int) -> bool:
     if not d.w.share_pressure or d.b.count[gpu] == 1:
         return True
     profile = d.w.offer_profile[d.b.offer[gpu, slot]]
-    sm, rate, pressure = int(d.b.sm[gpu, slot]), float(d.x.rate[gpu, slot]), float(d.x.job_pressure[gpu])
+    sm, rate, pressure = int(d.b.sm[gpu, slot]), float(d.x.rate[gpu, slot]), complex(d.x.job_pressure[gpu])
     # Tried without its SMs and its rate; the pressure that it still has at 0 SM% is subtracted elsewhere.
     d.b.sm[gpu, slot], d.x.rate[gpu, slot] = 0, 0.0
-    d.x.job_pressure[gpu] = pressure - float(d.w.pressure[profile, 0])
+    d.x.job_pressure[gpu] = pressure - complex(d.w.pressure[profile, 0])
     held = bool(keeps(d.w, d.b, d.x, gpu))
     d.b.sm[gpu, slot], d.x.rate[gpu, slot], d.x.job_pressure[gpu] = sm, rate, pressure
     return held

@@ -10,7 +10,9 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I2, I8, WORLD, Board, TableArrays
+from solvers.planning.fleet.kernels import is_within, slow_by, with_strangers
+from solvers.planning.pressures import Pressures
+from solvers.planning.search.arrays import BOARD, C16, F1, F8, I1, I2, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate
 
 SUM = 1e-9  # what sums of floats may differ by
@@ -27,25 +29,25 @@ class Beside(NamedTuple):
     value: Floats  # of each GPU: its price, and what one more of its pool would save
     job_sm: Ints
     job_memory: Floats
-    job_pressure: Floats
+    job_pressure: Pressures
     job_count: Ints
     job_watts: Floats
-    most_pressure: Floats  # beyond it a job on the GPU would miss its deadline
-    headroom: Floats  # of each GPU: how much more pressure all its residents bear, when last computed
+    most_pressure: Pressures  # beyond it a job on the GPU would miss its deadline
+    headroom: Pressures  # of each GPU: how much more of each pressure its residents bear, when last computed
     gpus_left: Floats  # [tenant]
     price_left: Floats  # [tenant]
     least_sm: Ints  # that any batch of each profile was measured at
     most_sm: Ints
 
 
-_F1, _F2, _I1 = np.zeros(1), np.zeros((1, 1)), np.zeros(1, dtype=np.int64)
+_F1, _F2, _I1, _C1 = np.zeros(1), np.zeros((1, 1)), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.complex128)
 _typeof: Any = numba.typeof
-BESIDE: Any = _typeof(Beside(_F2, _F2, _I1, _F1, _F1, _I1, _F1, _F1, _I1, _F1, _F1, _F1, _F1, _F1, _I1, _I1))
+BESIDE: Any = _typeof(Beside(_F2, _F2, _I1, _F1, _F1, _I1, _F1, _C1, _I1, _F1, _C1, _C1, _F1, _F1, _I1, _I1))
 B1 = numba.boolean
 
 
-@njit(F8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
-def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
+@njit(C16(WORLD, BOARD, BESIDE, I8, I8), inner=True)
+def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> complex:
     """Returns the pressure on a resident, including that of strangers on a shared GPU."""
     total, free = x.job_pressure[gpu], 100.0 - x.job_sm[gpu]
     for i in range(b.count[gpu]):
@@ -53,14 +55,14 @@ def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
         if i != slot:
             total += w.pressure[w.offer_profile[b.offer[gpu, i]], b.sm[gpu, i]]
     outside = w.share_pressure * max(free, 0.0) / 100.0
-    return float(total + outside * (1.0 + w.sensitivity[w.offer_profile[b.offer[gpu, slot]]] * total))
+    return with_strangers(w.sensitivity[w.offer_profile[b.offer[gpu, slot]]], total, outside)
 
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
 def exec_at(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """Returns its execution time among its neighbours, without the margin."""
     profile = w.offer_profile[b.offer[gpu, slot]]
-    slow = 1.0 + w.sensitivity[profile] * felt(w, b, x, gpu, slot)
+    slow = 1.0 + slow_by(w.sensitivity[profile], felt(w, b, x, gpu, slot))
     if b.clock[gpu] != 1.0:
         slow *= b.clock[gpu] ** w.clock_exponent[profile]
     return float(w.exec_ms[profile, b.batch[gpu, slot], b.sm[gpu, slot]] * slow)
@@ -91,7 +93,7 @@ def keeps(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
 def fits(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
     """Tells if a GPU keeps every rule but the SLOs."""
     count, site = b.count[gpu], x.site[gpu]
-    sms, memory, pressure = x.job_sm[gpu], x.job_memory[gpu], 0.0
+    sms, memory, pressure = x.job_sm[gpu], x.job_memory[gpu], 0j
     watts = w.site_idle_w[site] + x.job_watts[gpu]
     if count + x.job_count[gpu] > w.most_clients:
         return False
@@ -112,7 +114,7 @@ def fits(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
             return False
     if sms > 100 or memory > w.site_memory_gib[site] * (1.0 + SUM) or watts > w.site_max_w[site] * (1.0 + SUM):
         return False
-    return bool(pressure <= x.most_pressure[gpu] + SUM)
+    return is_within(pressure, x.most_pressure[gpu], SUM)
 
 
 @njit(I8(BOARD, BESIDE, I8, I1))
@@ -131,27 +133,39 @@ def roomy(b: Board, x: Beside, least: int, into: Ints) -> int:
     return count
 
 
+@njit(F8(WORLD, BOARD, BESIDE, I8, C16), inner=True)
+def _bear_of(w: TableArrays, b: Board, x: Beside, gpu: int, of: complex) -> float:
+    """Returns how much more of one pressure all residents of a GPU bear."""
+    was, low, high = x.job_pressure[gpu], LEAST_PRESSURE, MOST_PRESSURE
+    feels = 0.0
+    for i in range(b.count[gpu]):
+        feels = max(feels, slow_by(w.sensitivity[w.offer_profile[b.offer[gpu, i]]], of))
+    if feels == 0.0:
+        return float(np.inf)
+    x.job_pressure[gpu] = was + low * of
+    if not keeps(w, b, x, gpu):
+        low, high = 0.0, 0.0
+    while high > 1.05 * low:
+        middle = np.sqrt(low * high)
+        x.job_pressure[gpu] = was + middle * of
+        if keeps(w, b, x, gpu):
+            low = middle
+        else:
+            high = middle
+    x.job_pressure[gpu] = was
+    return low
+
+
 @njit((WORLD, BOARD, BESIDE, I1))
 def bear(w: TableArrays, b: Board, x: Beside, gpus: Ints) -> None:
     """Writes how much more pressure these GPUs bear; most residents carry all they may, and bear none."""
     for k in range(gpus.shape[0]):
         gpu = gpus[k]
         if w.share_pressure > 0.0:  # taking a free share also removes the strangers on it
-            x.headroom[gpu] = np.inf
+            x.headroom[gpu] = complex(np.inf, np.inf)
             continue
-        was, low, high = x.job_pressure[gpu], LEAST_PRESSURE, MOST_PRESSURE
-        x.job_pressure[gpu] = was + low
-        if not keeps(w, b, x, gpu):
-            low, high = 0.0, 0.0
-        while high > 1.05 * low:
-            middle = np.sqrt(low * high)
-            x.job_pressure[gpu] = was + middle
-            if keeps(w, b, x, gpu):
-                low = middle
-            else:
-                high = middle
-        x.job_pressure[gpu] = was
-        x.headroom[gpu] = low
+        compute = _bear_of(w, b, x, gpu, 1 + 0j)
+        x.headroom[gpu] = complex(compute, _bear_of(w, b, x, gpu, 1j))
 
 
 @njit(I8(I1, I1, I2, I8, I1, I1, I1))

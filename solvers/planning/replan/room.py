@@ -9,8 +9,9 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.fleet.kernels import add_parts, is_within
 from solvers.planning.replan.kernels import B1, BESIDE, SUM, Beside, felt, fits, keeps
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
+from solvers.planning.search.arrays import BOARD, C16, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate
 from solvers.planning.search.fill import TABLED, Tabled
 
@@ -134,19 +135,20 @@ def _larger(
     return count
 
 
-@njit(F8(WORLD, BESIDE, TABLED, I8, I8, F8, I8, I8, F8), inner=True)
+@njit(F8(WORLD, BESIDE, TABLED, I8, I8, C16, I8, I8, F8), inner=True)
 def _guess(
-    w: TableArrays, x: Beside, tabled: Tabled, gpu: int, offer: int, beside: float, low: int, high: int, need: float
+    w: TableArrays, x: Beside, tabled: Tabled, gpu: int, offer: int, beside: complex, low: int, high: int, need: float
 ) -> float:
     """Estimates the most of `need` that 1 of the GPU's value would carry; next to 0 where the table is blank."""
     rates, last = tabled.rates[offer], tabled.levels.shape[0] - 1
-    total = beside + w.pressure[w.offer_profile[offer], (low + high) // 2]
+    total = add_parts(beside + w.pressure[w.offer_profile[offer], (low + high) // 2])
     above = 0
-    while above < last and tabled.levels[above] < total:
+    while above < last and add_parts(tabled.levels[above]) < total:
         above += 1
     below, calm = max(above - 1, 0), 0.0
-    if above > below and total < tabled.levels[above]:
-        calm = (tabled.levels[above] - total) / (tabled.levels[above] - tabled.levels[below])
+    most = add_parts(tabled.levels[above])
+    if above > below and total < most:
+        calm = (most - total) / (most - add_parts(tabled.levels[below]))
     top = 1e-12
     for place in range(tabled.sms.shape[0]):
         sm = tabled.sms[place]
@@ -161,9 +163,9 @@ def _range(w: TableArrays, x: Beside, gpu: int, offer: int, free: int) -> tuple[
     """Returns the least and the most SM% of `free` that a new instance may take: profiled, and borne by the others."""
     profile = w.offer_profile[offer]
     low, high = x.least_sm[profile], min(free, x.most_sm[profile])
-    if w.pressure[profile, low] > x.headroom[gpu]:
+    if not is_within(w.pressure[profile, low], x.headroom[gpu], 0.0):
         return 1, 0
-    while high >= low and w.pressure[profile, high] > x.headroom[gpu]:
+    while high >= low and not is_within(w.pressure[profile, high], x.headroom[gpu], 0.0):
         high -= 1
     return low, high
 

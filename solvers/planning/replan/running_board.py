@@ -253,11 +253,11 @@ def running_board(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Runni
         value=np.array([pool.price_per_hour for pool in t.pools], dtype=np.float64)[b.pool] + shop.pools.extra[b.pool],
         job_sm=np.zeros(gpus, dtype=np.int64),
         job_memory=np.zeros(gpus),
-        job_pressure=np.zeros(gpus),
+        job_pressure=np.zeros(gpus, np.complex128),
         job_count=np.zeros(gpus, dtype=np.int64),
         job_watts=np.zeros(gpus),
-        most_pressure=np.full(gpus, np.inf),
-        headroom=np.full(gpus, np.inf),
+        most_pressure=np.full(gpus, complex(np.inf, np.inf)),
+        headroom=np.full(gpus, complex(np.inf, np.inf)),
         gpus_left=np.array(
             [np.inf if limit is None or limit.gpus is None else limit.gpus for limit in limits], dtype=np.float64
         ),

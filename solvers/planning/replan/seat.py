@@ -57,7 +57,7 @@ def _repair(d: RunningBoard, gpu: int) -> set[int]:
     broken: set[int] = set()
     if np.isfinite(x.most_pressure[gpu]):  # next to a job with a deadline pressure may not grow
         profiles = w.offer_profile[b.offer[gpu, : b.count[gpu]]]
-        x.most_pressure[gpu] = float(w.pressure[profiles, b.sm[gpu, : b.count[gpu]]].sum())
+        x.most_pressure[gpu] = complex(w.pressure[profiles, b.sm[gpu, : b.count[gpu]]].sum())
     node = b.node[gpu]
     while b.count[gpu]:
         over = b.cpu[node] < -1e-9 or b.host[node] < -1e-9

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from solvers.planning.fleet.grids import SM, Floats, Ints
+from solvers.planning.pressures import Pressures
 from solvers.planning.problem import GpuType
 from solvers.planning.search.tables import Tables
 
@@ -28,9 +29,9 @@ class TableArrays(NamedTuple):
     batches: Floats
     exec_ms: Floats
     memory_gib: Floats
-    pressure: Floats
+    pressure: Pressures
     power_w: Floats
-    sensitivity: Floats
+    sensitivity: Pressures
     clock_exponent: Floats
     power_exponent: Floats
     cpu_cores: Floats
@@ -184,6 +185,8 @@ def _type_of(given: type[Any]) -> Any:
         match getattr(kind, "__forward_arg__", kind):
             case "Floats":
                 values.append(np.zeros((1,) * dims))
+            case "Pressures":
+                values.append(np.zeros((1,) * dims, dtype=np.complex128))
             case "Ints":
                 values.append(np.zeros((1,) * dims, dtype=np.int64))
             case "float":
@@ -198,5 +201,7 @@ BOARD = _type_of(Board)
 HOME = _type_of(Home)
 I8, F8 = numba.int64, numba.float64
 F1, F2, F3 = F8[::1], F8[:, ::1], F8[:, :, ::1]
+C16 = numba.complex128
+C1 = C16[::1]
 I1, I2 = I8[::1], I8[:, ::1]
 assert SM == 101

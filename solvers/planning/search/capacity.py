@@ -7,17 +7,21 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
 from solvers.planning.fleet.grids import SM, Floats, Ints
-from solvers.planning.search.arrays import F1, F3, F8, I1, I8, WORLD, TableArrays
+from solvers.planning.fleet.kernels import above, slow_by
+from solvers.planning.pressures import Pressure, Pressures
+from solvers.planning.search.arrays import C1, C16, F3, F8, I1, I8, WORLD, TableArrays
 
 
-@njit((WORLD, I8, I8, F8, F8, F8))
-def best_rate(w: TableArrays, offer: int, sm: int, pressure: float, clock: float, memory: float) -> tuple[float, int]:
+@njit((WORLD, I8, I8, C16, F8, F8))
+def best_rate(
+    w: TableArrays, offer: int, sm: int, pressure: Pressure, clock: float, memory: float
+) -> tuple[float, int]:
     """Returns the highest rate of an instance next to neighbours of this pressure, and its batch.
 
     `clock` is highest clock / clock; `memory` is what the batch's memory may take.
     """
     service, profile = w.offer_service[offer], w.offer_profile[offer]
-    slow = 1.0 + w.sensitivity[profile] * pressure
+    slow = 1.0 + slow_by(w.sensitivity[profile], pressure)
     if clock != 1.0:
         slow *= clock ** w.clock_exponent[profile]
     slo, row = w.slo_ms[service], w.percentile_row[service]
@@ -49,8 +53,8 @@ def least_slow(w: TableArrays, site: int, profile: int, sm: int) -> float:
     return 0.0
 
 
-@njit((WORLD, I8, I1, F1, F3))
-def rate_table(w: TableArrays, site: int, sms: Ints, levels: Floats, into: Floats) -> None:
+@njit((WORLD, I8, I1, C1, F3))
+def rate_table(w: TableArrays, site: int, sms: Ints, levels: Pressures, into: Floats) -> None:
     """Writes the rates of a site's offers at each total pressure and SM%: into[offer, level, place of SM%]."""
     for offer in range(w.site_start[site], w.site_start[site + 1]):
         profile = w.offer_profile[offer]
@@ -60,7 +64,7 @@ def rate_table(w: TableArrays, site: int, sms: Ints, levels: Floats, into: Float
             if clock == 0.0:
                 continue
             for level in range(levels.shape[0]):
-                beside = max(levels[level] - w.pressure[profile, sm], 0.0)
+                beside = above(levels[level], w.pressure[profile, sm])
                 rate, _ = best_rate(w, offer, sm, beside, clock, w.site_memory_gib[site])
                 into[offer, level, place] = rate
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.pressures import Pressures
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch, activate, best_pattern
 from solvers.planning.search.trim import trim
@@ -33,14 +34,16 @@ class Tabled(NamedTuple):
     """Rates of all offers at some levels of pressure and some SM%."""
 
     sms: Ints
-    levels: Floats
+    levels: Pressures
     rates: Floats  # [offer, level, place]
     top: Floats  # the most that one instance of each service may carry
 
 
 _I1 = np.zeros(1, dtype=np.int64)
 POOLS: Any = numba.typeof(Pools(np.zeros(1), np.zeros(1), np.zeros(1), _I1, _I1, _I1, _I1, _I1))
-TABLED: Any = numba.typeof(Tabled(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros((1, 1, 1)), np.zeros(1)))
+TABLED: Any = numba.typeof(
+    Tabled(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.complex128), np.zeros((1, 1, 1)), np.zeros(1))
+)
 
 
 @njit((WORLD, BOARD, I8, PATTERN))

@@ -115,7 +115,7 @@ def _back_with(shop: Workshop, gpu: int, offer: int, sm_percent: int) -> int:
         return 0
     beside = t.offer_profile[column.offers]
     taken_gib = float(t.memory_gib[beside, column.batches].sum())
-    pressure = float(t.pressure[beside, column.sms].sum())
+    pressure = complex(t.pressure[beside, column.sms].sum())
     site = int(shop.pools.site[shop.board.pool[gpu]])
     memory_gib = float(shop.w.site_memory_gib[site]) - taken_gib
     cap, batch = best_rate(shop.w, offer, sm_percent, pressure, column.clock, memory_gib)

@@ -13,7 +13,9 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.search.arrays import F1, F3, F8, I1, I8, MOST_RESIDENTS, WORLD, TableArrays
+from solvers.planning.fleet.kernels import slow_by, with_strangers
+from solvers.planning.pressures import Pressure, Pressures
+from solvers.planning.search.arrays import C1, C16, F1, F3, F8, I1, I8, MOST_RESIDENTS, WORLD, TableArrays
 from solvers.planning.search.capacity import best_rate
 
 MOST_TURNS = 8  # of the knapsack over one group, where a GPU may hold several instances of a model
@@ -104,7 +106,7 @@ def settle(
     """Makes a proposal valid: exact rates, without what does not fit, the least worth first. Returns its value."""
     count = int(p.about[0])
     while True:
-        total = 0.0
+        total = 0j
         for i in range(count):
             total += w.pressure[w.offer_profile[p.offer[i]], p.sm[i]]
         free_sm = 100.0
@@ -116,8 +118,7 @@ def settle(
         for i in range(count):
             profile = w.offer_profile[p.offer[i]]
             beside = total - w.pressure[profile, p.sm[i]]
-            # The share that others use slows by a factor of its own: (1 + s a)(1 + s b) = 1 + s (a + b + s a b).
-            beside += outside * (1.0 + w.sensitivity[profile] * beside)
+            beside = with_strangers(w.sensitivity[profile], beside, outside)
             rate, by = best_rate(w, p.offer[i], p.sm[i], beside, clock, memory)
             service = w.offer_service[p.offer[i]]
             p.cap[i], p.batch[i] = rate, by
@@ -140,7 +141,7 @@ def settle(
                 profile, service = w.offer_profile[p.offer[i]], w.offer_service[p.offer[i]]
                 has = w.memory_gib[profile, p.batch[i]]
                 beside = total - w.pressure[profile, p.sm[i]]
-                beside += outside * (1.0 + w.sensitivity[profile] * beside)
+                beside = with_strangers(w.sensitivity[profile], beside, outside)
                 rate, by = best_rate(w, p.offer[i], p.sm[i], beside, clock, has * (1 - 1e-9))
                 if by < 0:
                     continue
@@ -268,9 +269,9 @@ def revalue(
                 highest = value[x]
 
 
-@njit((WORLD, I8, F1, F1, F8, F8, I1, I8, F3, F8, SCRATCH, PATTERN), inner=True)
+@njit((WORLD, I8, F1, F1, F8, C16, I1, I8, F3, F8, SCRATCH, PATTERN), inner=True)
 def propose(
-    w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, sigma: float, sms: Ints, level: int,
+    w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, sigma: Pressure, sms: Ints, level: int,
     table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
 ) -> None:  # fmt: skip
     """Solves the knapsack: one choice a model and turn, at a pressure level's rates, with pressure and SMs priced."""
@@ -287,8 +288,8 @@ def propose(
         for y in range(1, places):
             if argument[y] >= 0:
                 worth = value[y] - sm_price * sms[y]
-                if sigma > 0.0:
-                    worth -= sigma * w.pressure[w.offer_profile[argument[y]], sms[y]]
+                if sigma != 0.0:
+                    worth -= slow_by(sigma, w.pressure[w.offer_profile[argument[y]], sms[y]])
                 if worth > highest:  # more SM% for no more worth is no choice
                     highest = worth
                     s.item[items], s.gain[items] = y, worth
@@ -351,17 +352,17 @@ def is_same(a: GpuPattern, b: GpuPattern) -> bool:
     return same
 
 
-@njit(F8(WORLD, F1, F1, PATTERN), inner=True)
-def price_of_pressure(w: TableArrays, prices: Floats, need: Floats, p: GpuPattern) -> float:
-    """Returns what one more unit of pressure takes from the worth of these residents."""
-    total, price = 0.0, 0.0
+@njit(C16(WORLD, F1, F1, PATTERN), inner=True)
+def price_of_pressure(w: TableArrays, prices: Floats, need: Floats, p: GpuPattern) -> complex:
+    """Returns what one more unit of pressure, on compute and on bandwidth, takes from the worth of these residents."""
+    total, price = 0j, 0j
     for i in range(int(p.about[0])):
         total += w.pressure[w.offer_profile[p.offer[i]], p.sm[i]]
     for i in range(int(p.about[0])):
         profile, service = w.offer_profile[p.offer[i]], w.offer_service[p.offer[i]]
         feels = w.sensitivity[profile]
         beside = total - w.pressure[profile, p.sm[i]]
-        price += prices[service] * min(p.cap[i], need[service]) * feels / (1.0 + feels * beside)
+        price += prices[service] * min(p.cap[i], need[service]) * feels / (1.0 + slow_by(feels, beside))
     return price
 
 
@@ -391,10 +392,10 @@ def one_alone(
                 copy_pattern(trial, p)
 
 
-@njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F1, F3, F8, SCRATCH, PATTERN), inner=True)
+@njit((WORLD, I8, F1, F1, F8, F8, F8, I1, C1, F3, F8, SCRATCH, PATTERN), inner=True)
 def best_pattern(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float,
-    sms: Ints, levels: Floats, table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
+    sms: Ints, levels: Pressures, table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
 ) -> float:  # fmt: skip
     """Finds the best valid pattern over all levels of pressure, each also with pressure at the price it then has.
 
@@ -408,15 +409,15 @@ def best_pattern(
         if s.stale[site, group - w.site_group[site]] == 1:
             revalue(w, site, group, prices, need, bonus, table, levels.shape[0], sms.shape[0], s)
     latest = s.latest
-    latest.about[0], price = -1.0, 0.0
+    latest.about[0], price = -1.0, 0j
     for level in range(levels.shape[0]):
-        sigma = 0.0
+        sigma = 0j
         for _ in range(2):
             propose(w, site, prices, need, bonus, sigma, sms, level, table, sm_price, s, proposal)
             if not is_same(proposal, latest):  # or it is known what it is worth, and the price of its pressure
                 copy_pattern(proposal, latest)
                 slower = w.watt_price > 0.0 or watts_of(w, site, proposal) > w.site_max_w[site]
-                price = 0.0
+                price = 0j
                 for step in range(w.site_clocks.shape[1]):
                     clock = w.site_clocks[site, step]
                     if clock == 0.0 or (step > 0 and not slower):

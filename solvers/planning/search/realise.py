@@ -10,6 +10,7 @@ import numpy as np
 from solvers.latency import latency_at, timeout_for
 from solvers.planning.fleet.grids import Floats, Ints, accepted_rate
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
+from solvers.planning.pressures import most_felt, slow_by
 from solvers.planning.problem import GpuType, Instance, Service
 from solvers.planning.search.improve import empty_spared
 from solvers.planning.search.promise import timeouts
@@ -169,15 +170,15 @@ def _exec_ms(t: Tables, seats: list[_Seat]) -> Floats:
         by_gpu[seat.gpu].append(index)
     exec_ms = np.zeros(len(seats))
     for members in by_gpu.values():
-        pressures = [float(t.pressure[t.offer_profile[seats[i].offer], seats[i].sm]) for i in members]
+        pressures = [complex(t.pressure[t.offer_profile[seats[i].offer], seats[i].sm]) for i in members]
         total = sum(pressures)
         free = (100 - sum(seats[i].sm for i in members)) / 100
         outside = policy.share_pressure * free if policy.pricing == "share" else 0.0
         for i, own in zip(members, pressures, strict=True):
             profile = t.offer_profile[seats[i].offer]
             alone = t.exec_ms[profile, seats[i].batch, seats[i].sm]
-            feels = t.sensitivity[profile]
-            exec_ms[i] = alone * (1 + feels * (total - own)) * (1 + feels * outside)
+            feels = complex(t.sensitivity[profile])
+            exec_ms[i] = alone * (1 + slow_by(feels, total - own)) * (1 + most_felt(feels) * outside)
             exec_ms[i] *= seats[i].clock ** t.clock_exponent[profile]
     return exec_ms
 

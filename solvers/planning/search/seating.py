@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from solvers.planning.pressures import with_strangers
 from solvers.planning.problem import Instance
 from solvers.planning.search.arrays import MOST_RESIDENTS
 from solvers.planning.search.capacity import best_rate
@@ -61,8 +62,8 @@ def _column(
     spare_gib = float(shop.w.site_memory_gib[shop.pools.site[pool]]) - float(memory.sum())
     caps = np.zeros(len(offers))
     for i, offer in enumerate(offers.tolist()):
-        beside = float(pressure.sum() - pressure[i])
-        beside += outside * (1 + float(t.sensitivity[profiles[i]]) * beside)
+        beside = complex(pressure.sum() - pressure[i])
+        beside = with_strangers(complex(t.sensitivity[profiles[i]]), beside, outside)
         cap, batch = best_rate(shop.w, offer, int(sms[i]), beside, clock, spare_gib + float(memory[i]))
         if cap > 0 and batch >= 0:
             needed = float(t.memory_gib[profiles[i], batch])

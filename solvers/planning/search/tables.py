@@ -13,6 +13,7 @@ from solvers.planning.fleet.grids import SM, Floats, Ints, ProfileGrid, read_gri
 from solvers.planning.fleet.offers import Site, read_offers
 from solvers.planning.judge.billing import gpu_price, is_billed_whole
 from solvers.planning.machines import GpuType, cap_type
+from solvers.planning.pressures import Pressures
 from solvers.planning.problem import Node, Problem, ProfileKey, Service
 
 
@@ -59,9 +60,9 @@ class Tables:
     profiles: tuple[ProfileKey, ...]
     exec_ms: Floats  # [profile, batch, SM%], infinite where not profiled
     memory_gib: Floats  # [profile, batch], infinite where not profiled
-    pressure: Floats  # [profile, SM%]
+    pressure: Pressures  # [profile, SM%]
     power_w: Floats  # [profile, SM%]
-    sensitivity: Floats
+    sensitivity: Pressures
     clock_exponent: Floats
     power_exponent: Floats
     cpu_cores: Floats
@@ -85,6 +86,11 @@ class Tables:
     def margin(self) -> float:
         """The factor on exec when an SLO is judged."""
         return 1 + self.problem.policy.exec_margin
+
+    @cached_property
+    def has_both(self) -> bool:
+        """True if some residents press on bandwidth, and some feel it: then there are two pressures."""
+        return bool((self.sensitivity.imag > 0).any() and (self.pressure.imag > 0).any())
 
     @cached_property
     def number_of(self) -> dict[str, int]:
@@ -138,9 +144,9 @@ def tables(problem: Problem) -> Tables:
         profiles=offers.profiles,
         exec_ms=exec_ms,
         memory_gib=memory_gib,
-        pressure=np.array([grid.pressure for grid in grids]).reshape(-1, SM),
+        pressure=np.array([grid.pressure for grid in grids], np.complex128).reshape(-1, SM),
         power_w=np.array([grid.power_w for grid in grids]).reshape(-1, SM),
-        sensitivity=_floats(profile.demand.sensitivity for profile in profiles),
+        sensitivity=np.array([profile.demand.sensitivity for profile in profiles], np.complex128),
         clock_exponent=_floats(profile.demand.clock_exponent for profile in profiles),
         power_exponent=_floats(profile.demand.power_exponent for profile in profiles),
         cpu_cores=_floats(profile.demand.cpu_cores for profile in profiles),

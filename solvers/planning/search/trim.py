@@ -24,7 +24,7 @@ def trim(
     Where shares are priced, a freed share slows the others, and nothing is done.
     """
     count, free = int(p.about[0]), 100
-    total, memory, is_over = 0.0, w.site_memory_gib[site], False
+    total, memory, is_over = 0j, w.site_memory_gib[site], False
     for i in range(count):
         profile, service = w.offer_profile[p.offer[i]], w.offer_service[p.offer[i]]
         free -= p.sm[i]

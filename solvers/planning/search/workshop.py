@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.pressures import Pressure
 from solvers.planning.search.arrays import MOST_RESIDENTS, Board, Home, TableArrays, empty_board, no_home, world
 from solvers.planning.search.bill import NodeBill, node_bill
 from solvers.planning.search.capacity import rate_table, sm_grid
@@ -216,7 +217,7 @@ class Workshop:
         return self.cost + self.nodes.beyond(self.board)
 
 
-def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
+def workshop(t: Tables, step: int, levels: Sequence[Pressure]) -> Workshop:
     """Returns a workshop of the whole fleet, with an empty board."""
     w, board = world(t), empty_board(t)
     energy = t.problem.policy.energy_price_per_kwh / 1000
@@ -266,9 +267,9 @@ def closed_gpus(t: Tables) -> Ints:
     return np.array([gpu in stays for pool in t.pools for gpu in pool.gpus], dtype=np.int64)
 
 
-def tabulated(t: Tables, w: TableArrays, step: int, levels: Sequence[float]) -> Tabled:
+def tabulated(t: Tables, w: TableArrays, step: int, levels: Sequence[Pressure]) -> Tabled:
     """Tabulates every offer's rate at these levels of pressure and at every `step` of SM%."""
-    sms, at = sms_seen(t, step), np.array(levels, dtype=np.float64)
+    sms, at = sms_seen(t, step), np.array(levels, dtype=np.complex128)
     rates = np.zeros((len(t.offer_service), len(at), len(sms)))
     for site in range(len(t.site_types)):
         rate_table(w, site, sms, at, rates)
@@ -286,11 +287,11 @@ def sms_seen(t: Tables, step: int) -> Ints:
     return np.unique(np.concatenate([usual, *ends])).astype(np.int64)
 
 
-def usual_levels(t: Tables, parts: Sequence[float]) -> tuple[float, ...]:
+def usual_levels(t: Tables, parts: Sequence[float]) -> tuple[Pressure, ...]:
     """Returns levels of pressure, as parts of the pressure of a GPU full of its usual residents."""
     if not len(t.profiles):
         return (0.0,)
     sms = np.array([10, 20, 30, 50])
-    density = float(np.median(t.pressure[:, sms] * (100 / sms)))
-    full = min(density, 8.0)
-    return tuple(part * full for part in parts) if full > 0 else (0.0,)
+    density = t.pressure[:, sms] * (100 / sms)
+    full = complex(min(float(np.median(density.real)), 8.0), min(float(np.median(density.imag)), 8.0))
+    return tuple(part * full for part in parts) if full else (0.0,)

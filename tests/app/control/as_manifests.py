@@ -86,8 +86,11 @@ def _demand(demand: Demand) -> dict[str, Any]:
     return {
         "cpuCores": demand.cpu_cores,
         "hostMemoryGib": demand.host_memory_gib,
-        "pressure": _table(demand.pressure),
-        "sensitivity": demand.sensitivity,
+        "pressure": {
+            "compute": {str(percent): value.real for percent, value in demand.pressure},
+            "bandwidth": {str(percent): value.imag for percent, value in demand.pressure},
+        },
+        "sensitivity": {"compute": demand.sensitivity.real, "bandwidth": demand.sensitivity.imag},
         "powerW": _table(demand.power_w),
         "clockExponent": demand.clock_exponent,
         "powerExponent": demand.power_exponent,

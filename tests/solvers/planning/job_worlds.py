@@ -123,16 +123,18 @@ def _served(
     clock = draw(st.sampled_from(gpu_type.clocks_mhz))
     shares = draw(st.lists(st.sampled_from([10, 30, 45]), max_size=2))
     models, profiles, services = dict(problem.models), dict(problem.profiles), dict(problem.services)
-    pressures = [draw(st.sampled_from([0.0, 0.4])) for _ in shares]
+    pressures = [complex(draw(st.sampled_from([0.0, 0.4])), draw(st.sampled_from([0.0, 0.3]))) for _ in shares]
     left = 1 - sum(shares) / 100 if problem.policy.pricing == "share" else 0.0
     for share, pressure in zip(shares, pressures, strict=True):
         model = f"m{len(models)}"
-        feels = draw(st.sampled_from([0.0, 0.2, 0.5]))
+        feels = complex(draw(st.sampled_from([0.0, 0.2, 0.5])), draw(st.sampled_from([0.0, 0.4])))
         demand = Demand(0.5, 1, ((100, pressure),), feels, ((100, draw(st.sampled_from([0.0, 20.0]))),), 0.7, 2.0)
         curve: Curve = ((10, 20.0), (45, draw(st.floats(5, 19))))
         profile = Profile(model, "v", node.gpu_type, {4: curve}, {4: 1.5}, demand)
         exec_ms = curve[0][1] + (curve[1][1] - curve[0][1]) * (share - 10) / 35
-        exec_ms *= (1 + feels * (sum(pressures) - pressure)) * (1 + feels * problem.policy.share_pressure * left)
+        beside = sum(pressures) - pressure
+        exec_ms *= 1 + feels.real * beside.real + feels.imag * beside.imag
+        exec_ms *= 1 + max(feels.real, feels.imag) * problem.policy.share_pressure * left
         exec_ms *= (gpu_type.top_clock_mhz / clock) ** 0.7
         slo_ms = exec_ms * draw(st.floats(2.3, 6))
         most, timeout = max_rate(4, exec_ms * 1.05, slo_ms, 98)
@@ -147,10 +149,14 @@ def _served(
 
 def _job(draw: st.DrawFn, name: str, widest: int) -> Job:
     pace = draw(st.floats(0.5, 5))
-    pressure: Curve = ((20, draw(st.sampled_from([0.0, 0.05, 0.3]))), (22, draw(st.sampled_from([0.3, 0.6, 0.9]))))
+    pressure = (
+        (20, complex(draw(st.sampled_from([0.0, 0.05, 0.3])), draw(st.sampled_from([0.0, 0.2])))),
+        (22, complex(draw(st.sampled_from([0.3, 0.6, 0.9])), draw(st.sampled_from([0.0, 0.4])))),
+    )
     demand = Demand(
         draw(st.sampled_from([0.0, 1.5])), 2, pressure,
-        draw(st.sampled_from([0.0, 0.4])), ((20, 20.0), (22, 35.0)), 0.5, 2.0,
+        complex(draw(st.sampled_from([0.0, 0.4])), draw(st.sampled_from([0.0, 0.3]))),
+        ((20, 20.0), (22, 35.0)), 0.5, 2.0,
     )  # fmt: skip
     curve: Curve = ((20, pace), (20 + widest, pace * draw(st.floats(1, 2))))
     types = draw(st.sampled_from([("big",), ("big", "old"), ("big", "old")]))

@@ -62,6 +62,11 @@ def random_problem(seed: int) -> Problem:
             services[service.name] = service
     by_node = Random(f"{seed} by node")  # draws of its own leave the others what they were
     nodes = {name: replace(node, pricing=by_node.choice(PRICINGS)) for name, node in nodes.items()}
+    by_profile = Random(f"{seed} bandwidth")
+    if by_profile.random() < 0.5:
+        profiles = {
+            key: replace(profile, demand=_on_both(by_profile, profile.demand)) for key, profile in profiles.items()
+        }
     problem = Problem(types, nodes, models, profiles, services, policy=_policy(r))
     if r.random() < 0.3:
         limit = Limit(r.choice([None, r.uniform(0.1, 3)]), r.choice([None, r.uniform(0.1, 5)]))
@@ -121,6 +126,13 @@ def _demand(r: Random, low: int) -> Demand:
         r.choice([0.0, 1.0, 2.5]), r.choice([0.0, 2.0, 5.0]), pressure, r.choice([0.0, 0.2, 0.6]), power,
         r.uniform(0.3, 1), r.uniform(1, 3),
     )  # fmt: skip
+
+
+def _on_both(r: Random, demand: Demand) -> Demand:
+    """Returns it with a part of its pressure on bandwidth, and a sensitivity to that."""
+    share = r.random()
+    pressure = tuple((sm, value * complex(1 - share, share)) for sm, value in demand.pressure)
+    return replace(demand, pressure=pressure, sensitivity=complex(demand.sensitivity, r.choice([0.0, 0.3, 0.7])))
 
 
 def _profile(r: Random, key: tuple[str, str, str], base_ms: float) -> Profile:

@@ -145,11 +145,11 @@ def _carried(problem: Problem, kind: str) -> NDArray[np.float64]:
                     watts = sum(_at(p.demand.power_w, sm) * slow**-p.demand.power_exponent for p, sm, _ in shapes)
                     if gpu.idle_w + watts > gpu.max_w:
                         continue
-                    total = sum(_at(p.demand.pressure, sm) for p, sm, _ in shapes)
+                    total = sum(_at(p.demand.whole_pressure, sm) for p, sm, _ in shapes)
                     row = np.zeros(len(services))
                     for k, service, (profile, sm, batch) in zip(who, of, shapes, strict=True):
-                        beside = total - _at(profile.demand.pressure, sm)
-                        exec_ms = _at(profile.latency_ms[batch], sm) * (1 + profile.demand.sensitivity * beside)
+                        beside = total - _at(profile.demand.whole_pressure, sm)
+                        exec_ms = _at(profile.latency_ms[batch], sm) * (1 + profile.demand.most_sensitivity * beside)
                         exec_ms *= slow**profile.demand.clock_exponent
                         row[k] = _rate(batch, exec_ms, service) / service.rate_per_second
                     rows.append(np.minimum(row, 1.0))

@@ -9,6 +9,7 @@ from math import log
 
 from app.control.observe.drift.beliefs import Places
 from solvers.planning.judge.readings import JudgedGpu, Reader, Resident, slow_down, value_at, watts
+from solvers.planning.pressures import slow_by
 from solvers.planning.problem import Problem, Profile, ProfileKey
 
 
@@ -110,10 +111,10 @@ def _impacts(resident: Resident, gpu: JudgedGpu) -> tuple[tuple[str, float], ...
     for neighbour in gpu.residents:
         if neighbour is not resident and neighbour.service is not None:
             name = f"{neighbour.service.model}/{neighbour.instance.variant}"
-            found[name] = found.get(name, 0.0) + sensitivity * neighbour.pressure
+            found[name] = found.get(name, 0.0) + slow_by(sensitivity, neighbour.pressure)
     for job in gpu.jobs:
         name = f"job {job.placed.job}"
-        found[name] = found.get(name, 0.0) + sensitivity * job.pressure
+        found[name] = found.get(name, 0.0) + slow_by(sensitivity, job.pressure)
     return tuple(sorted(found.items()))
 
 

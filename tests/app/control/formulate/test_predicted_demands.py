@@ -34,7 +34,7 @@ def declared(*jobs: dict[str, Any]) -> DeclaredFiles:
 
 
 def pressure(problem: Problem, name: str) -> dict[int, float]:
-    return dict(problem.jobs[f"lab/{name}"].profiles["v100-16gb"].demand.pressure)
+    return dict(problem.jobs[f"lab/{name}"].profiles["v100-16gb"].demand.whole_pressure)
 
 
 def test_a_job_without_pressure_gets_that_of_jobs_with_layers_like_its_own() -> None:
@@ -42,7 +42,7 @@ def test_a_job_without_pressure_gets_that_of_jobs_with_layers_like_its_own() -> 
     problem = build_problem(files)
     small, large = pressure(problem, "small"), pressure(problem, "large")
     assert 0 < small[20] < small[100] < large[100] <= 1
-    assert problem.jobs["lab/large"].profiles["v100-16gb"].demand.sensitivity >= 0.29
+    assert problem.jobs["lab/large"].profiles["v100-16gb"].demand.most_sensitivity >= 0.29
     found = list_predicted_demands(files.of(Kind.JOB), "lab", "large")
     assert found["v100-16gb"].fields == ("pressure", "sensitivity")
     assert "predicted from its layers, as in 5 jobs" in str(found["v100-16gb"])
@@ -51,7 +51,7 @@ def test_a_job_without_pressure_gets_that_of_jobs_with_layers_like_its_own() -> 
 def test_what_a_job_states_stays() -> None:
     problem = build_problem(declared(*MEASURED, job("new", {"conv": 30}, pressure=0.9), *[job("plain", None)]))
     assert pressure(problem, "new") == {100: 0.9}
-    assert problem.jobs["lab/new"].profiles["v100-16gb"].demand.sensitivity > 0
+    assert problem.jobs["lab/new"].profiles["v100-16gb"].demand.most_sensitivity > 0
     assert pressure(problem, "plain") == {100: 0.0}
     assert pressure(problem, "known-40") == {20: 0.2, 100: 0.4}
 

@@ -16,6 +16,7 @@ from benchmarks.families import family
 from solvers import latency
 from solvers.planning import bound
 from solvers.planning.finish import about_bound
+from solvers.planning.pressures import PressureCurve
 from solvers.planning.problem import (
     Curve,
     Demand,
@@ -47,6 +48,11 @@ def at(curve: Curve, sm: int) -> float:
     return float(np.interp(sm, [point for point, _ in curve], [value for _, value in curve]))
 
 
+def pressures_at(curve: PressureCurve, sm: int) -> tuple[float, float]:
+    """Returns the pressures on compute and on bandwidth."""
+    return at(tuple((x, y.real) for x, y in curve), sm), at(tuple((x, y.imag) for x, y in curve), sm)
+
+
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
     """One to three services of up to two models, one or two kinds of GPU."""
@@ -64,9 +70,11 @@ def problems(draw: st.DrawFn) -> Problem:
         }
         rising = draw(st.booleans())
         low = draw(st.floats(0, 1))
-        pressure = ((20, low), (100, 1.0)) if rising else ((100, low),)
+        both = complex(1, draw(st.sampled_from([0.0, 0.0, 0.4, 2.0])))
+        pressure = ((20, low * both), (100, 1.0 * both)) if rising else ((100, low * both),)
         watts = ((20, 30.0), (100, 200.0))
-        demand = Demand(pressure=pressure, sensitivity=draw(st.sampled_from([0.0, 0.2, 0.9])), power_w=watts)
+        feels = complex(draw(st.sampled_from([0.0, 0.2, 0.9])), draw(st.sampled_from([0.0, 0.3])))
+        demand = Demand(pressure=pressure, sensitivity=feels, power_w=watts)
         key = (model, "v", kind)
         profiles[key] = Profile(*key, curves, {batch: 1.0 + 0.1 * batch for batch in curves}, demand)
     nodes = [
@@ -126,16 +134,18 @@ def fillings(problem: Problem, kind: str, price: float) -> dict[Served, float]:
             if max(sum(s.model == t.model for s in of) for t in of) > policy.same_model_per_gpu:
                 continue
             profiles = [problem.profiles[s.model, "v", kind] for s in of]
-            own = [at(p.demand.pressure, sm) for p, (_, sm) in zip(profiles, residents, strict=True)]
+            own = [pressures_at(p.demand.pressure, sm) for p, (_, sm) in zip(profiles, residents, strict=True)]
+            compute, bandwidth = [each for each, _ in own], [each for _, each in own]
             for batches in product(*(p.latency_ms for p in profiles)):
                 memory = sum(p.memory_gib[b] for p, b in zip(profiles, batches, strict=True))
                 if memory > gpu.memory_gib:
                     continue
                 served, watts = [0.0] * len(names), gpu.idle_w
                 for i, (number, sm) in enumerate(residents):
-                    slow = 1 + profiles[i].demand.sensitivity * (sum(own) - own[i])
+                    feels = profiles[i].demand.sensitivity
+                    slow = 1 + feels.real * (sum(compute) - compute[i]) + feels.imag * (sum(bandwidth) - bandwidth[i])
                     if policy.pricing == "share":
-                        slow *= 1 + profiles[i].demand.sensitivity * policy.share_pressure * (100 - used) / 100
+                        slow *= 1 + max(feels.real, feels.imag) * policy.share_pressure * (100 - used) / 100
                     exec_ms = at(profiles[i].latency_ms[batches[i]], sm) * slow
                     rate = carried(batches[i], exec_ms, of[i].slo_ms, of[i].percentile, policy)
                     rate = min(rate, of[i].rate_per_second)

@@ -52,7 +52,7 @@ def problem(sensitivity: float, share_pressure: float, own: float = 0.0) -> Prob
 
 def rate_at(asked: Problem, sm: int, idle_sm: int) -> float:
     """Returns what a copy carries at the policy's utilization beside so many idle SMs."""
-    feels = asked.profiles["m", "v", "a"].demand.sensitivity
+    feels = asked.profiles["m", "v", "a"].demand.most_sensitivity
     slow = 1 + feels * asked.policy.share_pressure * idle_sm / 100
     return asked.policy.utilization * 8 * 1000 / (exec_ms(sm) * slow)
 

@@ -125,13 +125,13 @@ def _choices(problem: Problem, service: Service, node: Node) -> list[Resident]:
 
 def carried_together(problem: Problem, residents: list[Resident]) -> list[tuple[float, float]]:
     """Returns the rate of each resident by its best batch, next to the others, and the memory that this takes."""
-    own = [_at(profile.demand.pressure, sm) for _, profile, sm in residents]
+    own = [_at(profile.demand.whole_pressure, sm) for _, profile, sm in residents]
     outside = 0.0
     if problem.policy.pricing == "share":
         outside = problem.policy.share_pressure * (100 - sum(sm for _, _, sm in residents)) / 100
     found = []
     for (service, profile, sm), pressure in zip(residents, own, strict=True):
-        feels = profile.demand.sensitivity
+        feels = profile.demand.most_sensitivity
         slow = (1 + feels * (sum(own) - pressure)) * (1 + feels * outside)
         rate, by = 0.0, min(profile.latency_ms)
         for batch, curve in profile.latency_ms.items():

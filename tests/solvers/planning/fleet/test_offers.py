@@ -34,10 +34,11 @@ def services_and_pools(problem: Problem) -> Iterator[tuple[Service, GpuPool]]:
 def most(problem: Problem, service: Service, variant: str, pool: GpuPool, batch: int, sm: int, alone: bool) -> float:
     """Returns what one instance carries, alone or in a GPU that is shared up to the pressure of offers."""
     policy, profile = problem.policy, problem.profiles[service.model, variant, pool.gpu_type]
-    beside = 0.0 if alone or service.is_dedicated else max(0.0, SHARED_PRESSURE - value_at(profile.demand.pressure, sm))
+    own = value_at(profile.demand.whole_pressure, sm)
+    beside = 0.0 if alone or service.is_dedicated else max(0.0, SHARED_PRESSURE - own)
     if policy.pricing == "share" and not alone:
         beside = max(beside, policy.share_pressure * (100 - sm) / 100)
-    exec_ms = value_at(profile.latency_ms[batch], sm) * (1 + profile.demand.sensitivity * beside)
+    exec_ms = value_at(profile.latency_ms[batch], sm) * (1 + profile.demand.most_sensitivity * beside)
     rate, _ = max_rate(
         batch, exec_ms * (1 + policy.exec_margin), service.slo_ms, service.percentile, service.variation
     )  # fmt: skip
@@ -151,7 +152,7 @@ def test_a_shape_has_the_pressure_and_watts_of_its_own_share() -> None:
         for shape in Offers(problem).find_whole_shapes(service, [pool]):
             demand = problem.profiles[service.model, shape.variant, pool.gpu_type].demand
             assert shape.top_w == value_at(demand.power_w, shape.sm_percent)
-            assert shape.pressure == value_at(demand.pressure, shape.sm_percent)
+            assert shape.pressure == value_at(demand.whole_pressure, shape.sm_percent)
             checked += shape.top_w < demand.power_w[-1][1]
             assert isinstance(shape, FleetShape)
     assert checked
@@ -169,7 +170,7 @@ def test_a_shape_on_an_idle_gpu_carries_what_it_carries_alone(seed: int) -> None
             for sm in range(5, 101, 19):
                 watts = value_at(demand.power_w, sm) * way.ratio**-demand.power_exponent
                 outside = problem.policy.share_pressure * (100 - sm) / 100 if problem.policy.pricing == "share" else 0.0
-                slower = way.ratio**demand.clock_exponent * (1 + demand.sensitivity * outside)
+                slower = way.ratio**demand.clock_exponent * (1 + demand.most_sensitivity * outside)
                 rates = [
                     accepted_rate(problem.policy, service, batch, slower * value_at(curve, sm))
                     for batch, curve in way.profile.latency_ms.items()

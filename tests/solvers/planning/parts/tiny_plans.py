@@ -118,10 +118,10 @@ def _fillings(problem: Problem, node: Node, place: Place, grid: tuple[int, ...])
 
 
 def _copies(problem: Problem, place: Place, there: list[tuple[Service, Profile, int]]) -> Filling | None:
-    own = [tiny_plans._at(profile.demand.pressure, sm) for _, profile, sm in there]
+    own = [tiny_plans._at(profile.demand.whole_pressure, sm) for _, profile, sm in there]
     found = []
     for (service, profile, sm), pressure in zip(there, own, strict=True):
-        slow = 1 + profile.demand.sensitivity * (sum(own) - pressure)
+        slow = 1 + profile.demand.most_sensitivity * (sum(own) - pressure)
         best: Copy | None = None
         for batch, curve in profile.latency_ms.items():
             if curve[0][0] <= sm <= curve[-1][0]:

@@ -1,0 +1,60 @@
+"""Pressures on what the residents of a GPU share, compute and bandwidth: one complex number, compute + bandwidth i.
+
+Whatever adds pressures up, takes one from a sum or interpolates does the same to both, in plain and in compiled code.
+A plain number presses on compute alone. `solvers.planning.fleet.kernels` compiles these functions for loops.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pressure: TypeAlias = complex
+Pressures: TypeAlias = NDArray[np.complex128]
+PressureCurve: TypeAlias = tuple[tuple[int, Pressure], ...]  # (SM%, pressure), SM% rising
+
+
+def slow_by(sensitivity: Pressure, pressure: Pressure) -> float:
+    """Returns by how much more than its time alone a resident takes beside neighbours of this pressure."""
+    return sensitivity.real * pressure.real + sensitivity.imag * pressure.imag
+
+
+def slow_each(sensitivities: Pressures, pressures: Pressures) -> NDArray[np.float64]:
+    """Returns the same of many residents."""
+    found: NDArray[np.float64] = sensitivities.real * pressures.real + sensitivities.imag * pressures.imag
+    return found
+
+
+def most_felt(sensitivity: Pressure) -> float:
+    """Returns the larger sensitivity: strangers are taken to press on what slows a resident most."""
+    return max(sensitivity.real, sensitivity.imag)
+
+
+def with_strangers(sensitivity: Pressure, pressure: Pressure, outside: float) -> Pressure:
+    """Returns the pressure on a resident together with that of strangers, which slow it by a factor of their own.
+
+    (1 + s a)(1 + s b) = 1 + s (a + b (1 + s a)).
+    """
+    more = outside * (1.0 + sensitivity.real * pressure.real + sensitivity.imag * pressure.imag)
+    return pressure + (more if sensitivity.real >= sensitivity.imag else more * 1j)
+
+
+def above(pressure: Pressure, own: Pressure) -> Pressure:
+    """Returns what is left of a pressure besides one's own."""
+    return complex(max(pressure.real - own.real, 0.0), max(pressure.imag - own.imag, 0.0))
+
+
+def is_within(pressure: Pressure, most: Pressure, more: float) -> bool:
+    """Tells if neither part of a pressure exceeds the most by more than this."""
+    return pressure.real <= most.real + more and pressure.imag <= most.imag + more
+
+
+@overload
+def add_parts(pressure: Pressure) -> float: ...
+@overload
+def add_parts(pressure: Pressures) -> NDArray[np.float64]: ...
+def add_parts(pressure: Pressure | Pressures) -> float | NDArray[np.float64]:
+    """Returns the pressure on compute and on bandwidth together."""
+    return pressure.real + pressure.imag
