@@ -6,7 +6,7 @@ are often few, and picking one winner would follow chance: candidates are averag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -14,19 +14,22 @@ import numpy as np
 
 from solvers.interference import factors, likeness, papers
 from solvers.interference.candidate import FittedInterference, Floats, InterferenceCandidate
+from solvers.interference.evidence import evidence_weights
 from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation
 
 Thing = TypeVar("Thing")
 SEED = 0  # of folds and samples: the same observations choose the same model
 FOLDS = 4
-LEAST_MIXES = 4  # with fewer different mixes the product's own formula is used
+LEAST_MIXES = 4  # with fewer different mixes what a Profile can state is averaged by evidence
 LEAST_FAMILIES = 3
 SMALLEST_ERROR = 0.01  # of a logarithm: what is nearer counts as exact
 MOST_TO_COMPARE = 2000  # observations; choosing among candidates needs no more
 
 SCALAR = InterferenceCandidate("scalar", factors.fit_scalar, takes_relative=True)
+TWO_LINEAR = InterferenceCandidate("two linear factors", factors.fit_two_linear_factors, takes_relative=True)
 CANDIDATES = (
     SCALAR,
+    TWO_LINEAR,
     InterferenceCandidate("one factor", factors.fit_one_factor, takes_relative=True),
     InterferenceCandidate("two factors", factors.fit_two_factors, takes_relative=True),
     InterferenceCandidate("InSS", papers.fit_inss),
@@ -87,7 +90,7 @@ class InterferenceModel:
     def measured(self) -> ChosenInterference:
         """Returns the simplest candidate that predicts left-out mixes as well as any."""
         if len({each.run.mix for each in self.observations}) < LEAST_MIXES:
-            return self.average
+            return self._by_evidence
         sample = _sample(self.observations)
         folds = _folds(sorted({each.run.mix for each in sample}))
         out = [[each.run.mix in fold for each in sample] for fold in folds]
@@ -95,6 +98,13 @@ class InterferenceModel:
         errors = {name: float(np.abs(each).mean()) for name, each in left.items() if len(each)}
         best = _simplest(self.candidates, left)
         return ChosenInterference(best.name, best.fit(self.observations, self.traits), errors, left[best.name])
+
+    @cached_property
+    def _by_evidence(self) -> ChosenInterference:
+        """Returns what a Profile can state, averaged: too few mixes to leave any out, so all of them must count."""
+        shapes = {SCALAR: factors.ONE_LINEAR, TWO_LINEAR: factors.TWO_LINEAR}
+        weights = evidence_weights(self.observations, list(shapes.values()))
+        return _average(self.observations, self.traits, list(shapes), weights)
 
     @cached_property
     def unmeasured(self) -> ChosenInterference:
@@ -211,12 +221,20 @@ def _blend(
     spread = np.array([max(1e-12, float((left[each.name] ** 2).mean())) for each in candidates])
     precision = (spread.min() / spread) ** (families / 2)
     weights = precision / precision.sum()
-    parts = [(float(weight), each.fit(observations, traits)) for weight, each in zip(weights, candidates, strict=True)]
+    averaged = _average(observations, traits, candidates, weights)
     own = weights @ np.array([left[each.name] for each in candidates])
+    return replace(averaged, errors={name: float(np.abs(each).mean()) for name, each in left.items()}, left_out=own)
+
+
+def _average(
+    observations: Sequence[SlowdownObservation],
+    traits: Traits,
+    candidates: Sequence[InterferenceCandidate],
+    weights: Floats,
+) -> ChosenInterference:
+    parts = [(float(weight), each.fit(observations, traits)) for weight, each in zip(weights, candidates, strict=True)]
     method = "blend: " + ", ".join(
         f"{each.name} {weight:.2f}"
         for weight, each in sorted(zip(weights, candidates, strict=True), key=lambda p: -p[0])
     )
-    return ChosenInterference(
-        method, Blend(parts), {name: float(np.abs(each).mean()) for name, each in left.items()}, own
-    )
+    return ChosenInterference(method, Blend(parts))

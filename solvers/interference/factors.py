@@ -19,6 +19,7 @@ from solvers.interference.observation import SharedRun, SlowdownObservation, Tra
 FIRST_NOISE, LEAST_NOISE = 0.1, 0.01  # standard deviation of a measured logarithm
 TINY = 1e-9
 SEED = 0  # of the start: the same observations are fitted alike
+ONE_LINEAR, TWO_LINEAR = FactorShape(1), FactorShape(2)  # the shapes that a Profile can state
 LARGEST_LOG, LARGEST_EXPONENT_LOG = 8.0, 1.2
 
 
@@ -100,30 +101,50 @@ def _data(layout: FactorLayout, observations: Sequence[SlowdownObservation]) -> 
 
 def fit(observations: Sequence[SlowdownObservation], shape: FactorShape) -> FittedFactors:
     """Fits factors of this shape; the noise is estimated from a first fit's residuals."""
-    from scipy.optimize import minimize  # a fifth of a second, which only a fit needs
+    layout, data = layout_and_data(observations, shape)
+    x, noise = None, FIRST_NOISE
+    for rounds in (60, 240):
+        x, _ = search(layout, data, noise, rounds, x)
+        left = predicted_logs(x, layout, data) - data.logs
+        noise = max(LEAST_NOISE, float(np.sqrt((data.weights * left**2).mean())))
+    assert x is not None
+    return FittedFactors(layout, x)
 
+
+def layout_and_data(
+    observations: Sequence[SlowdownObservation], shape: FactorShape
+) -> tuple[FactorLayout, FactorData]:
+    """Returns which parameters these observations have, and the observations as arrays."""
     if all(len(each.run.neighbours) < 2 for each in observations):
         shape = replace(shape, has_exponent=False)  # one neighbour at a time tells nothing about sums
     layout = _layout(observations, shape)
-    data = _data(layout, observations)
-    start = 0.1 * np.random.default_rng(SEED).standard_normal(layout.size)
-    start[layout.exponents_at :] = 0.0
-    noise = FIRST_NOISE
-    for rounds in (60, 240):
-        prior = layout.prior_weights() * noise**2
-        found = minimize(
-            _loss,
-            start,
-            args=(layout, data, prior),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=_bounds(layout),
-            options={"maxiter": rounds},
-        )
-        start = found.x
-        left = _predict(start, layout, data)[0] - data.logs
-        noise = max(LEAST_NOISE, float(np.sqrt((data.weights * left**2).mean())))
-    return FittedFactors(layout, start)
+    return layout, _data(layout, observations)
+
+
+def search(
+    layout: FactorLayout, data: FactorData, noise: float, rounds: int, start: Floats | None = None
+) -> tuple[Floats, float]:
+    """Returns the likeliest parameters with this noise, and their loss: squares + noise^2 x those of the prior."""
+    from scipy.optimize import minimize  # a fifth of a second, which only a fit needs
+
+    if start is None:
+        start = 0.1 * np.random.default_rng(SEED).standard_normal(layout.size)
+        start[layout.exponents_at :] = 0.0
+    found = minimize(
+        _loss,
+        start,
+        args=(layout, data, layout.prior_weights() * noise**2),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=_bounds(layout),
+        options={"maxiter": rounds},
+    )
+    return found.x, float(found.fun)
+
+
+def predicted_logs(x: Floats, layout: FactorLayout, data: FactorData) -> Floats:
+    """Returns the logarithms of slowdowns that these parameters give."""
+    return _predict(x, layout, data)[0]
 
 
 def _bounds(layout: FactorLayout) -> list[tuple[float, float]]:
@@ -207,7 +228,12 @@ def _loss(x: Floats, layout: FactorLayout, data: FactorData, prior: Floats) -> t
 
 def fit_scalar(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits the product's formula: one pressure by SM%, one sensitivity."""
-    return fit(observations, FactorShape())
+    return fit(observations, ONE_LINEAR)
+
+
+def fit_two_linear_factors(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
+    """Fits what a Profile can state at most: two pressures by SM%, two sensitivities."""
+    return fit(observations, TWO_LINEAR)
 
 
 def fit_one_factor(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
