@@ -30,6 +30,7 @@ class InterferenceCandidate:
     needs_traits: bool = False
     needs_ratios: bool = False  # compute to memory
     takes_relative: bool = False  # observations `against` another SM%
+    bends: bool = False  # by exponents and SM%: the same as a linear one for pairs at one SM%
     most_observations: int | None = None
 
     def suits(self, observations: Sequence[SlowdownObservation], traits: Traits) -> bool:
@@ -38,7 +39,15 @@ class InterferenceCandidate:
             return False
         if not self.takes_relative and any(each.run.against is not None for each in observations):
             return False
+        if self.bends and _are_pairs_at_one_sm_percent(observations):
+            return False
         if self.needs_ratios and not traits.compute_to_memory:
             return False
         models = {model for each in observations for model in each.run.models}
         return not self.needs_traits or all(model in traits.numbers for model in models)
+
+
+def _are_pairs_at_one_sm_percent(observations: Sequence[SlowdownObservation]) -> bool:
+    levels = {n.sm_percent for each in observations for n in each.run.neighbours}
+    levels |= {each.run.sm_percent for each in observations}
+    return len(levels) < 2 and all(len(each.run.neighbours) < 2 for each in observations)

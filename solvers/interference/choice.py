@@ -30,8 +30,8 @@ TWO_LINEAR = InterferenceCandidate("two linear factors", factors.fit_two_linear_
 CANDIDATES = (
     SCALAR,
     TWO_LINEAR,
-    InterferenceCandidate("one factor", factors.fit_one_factor, takes_relative=True),
-    InterferenceCandidate("two factors", factors.fit_two_factors, takes_relative=True),
+    InterferenceCandidate("one factor", factors.fit_one_factor, takes_relative=True, bends=True),
+    InterferenceCandidate("two factors", factors.fit_two_factors, takes_relative=True, bends=True),
     InterferenceCandidate("InSS", papers.fit_inss),
     InterferenceCandidate("OLTunes", papers.fit_affinity, needs_ratios=True),
     InterferenceCandidate("Mudi", papers.fit_mudi, needs_traits=True),

@@ -55,15 +55,15 @@ class FittedFactors:
 
     def _alone_to_shared(self, runs: Sequence[tuple[str, int, Sequence[tuple[str, int]]]]) -> Floats:
         at = conditions(self.layout, runs)
-        sensitivities, pressures = (np.exp(self.layout.factors(self.x, second)) for second in (0, 1))
-        rank = self.layout.shape.rank
-        usual_pressure = np.exp(self.x[1 + len(self.layout.models) * rank + self.layout.cells])
-        pressure = at.counts @ pressures.reshape(-1, rank) + at.strangers.sum(1, keepdims=True) * usual_pressure
+        logs = [self.layout.factors(self.x, second) for second in (0, 1)]
+        (sensitivities, pressures), usual = (np.exp(each) for each in logs), [np.exp(each.mean(1)) for each in logs]
+        pressure = at.counts @ pressures.reshape(-1, self.layout.shape.rank) + at.strangers @ usual[1]
         low = at.level.astype(np.int64)
         high = np.minimum(low + 1, len(self.layout.levels) - 1)
         share = (at.level - low)[:, None]
-        own = sensitivities[low, at.victim] * (1 - share) + sensitivities[high, at.victim] * share
-        own = np.where(at.victim[:, None] < 0, np.exp(self.x[0]), own)
+        known = at.victim[:, None] >= 0
+        at_low, at_high = (np.where(known, sensitivities[each, at.victim], usual[0][each]) for each in (low, high))
+        own = at_low * (1 - share) + at_high * share
         exponents = np.exp(self.x[self.layout.exponents_at : self.layout.exponents_at + len(self.layout.levels)])
         exponent = exponents[low] * (1 - share[:, 0]) + exponents[high] * share[:, 0]
         found: Floats = np.log1p(((own * pressure).sum(1)) ** exponent)
