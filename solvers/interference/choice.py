@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from solvers.interference import factors, likeness, papers
+from solvers.interference import factors, factors_by_traits, likeness, papers
 from solvers.interference.candidate import FittedInterference, Floats, InterferenceCandidate
 from solvers.interference.evidence import evidence_weights
 from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation
@@ -32,6 +32,10 @@ CANDIDATES = (
     TWO_LINEAR,
     InterferenceCandidate("one factor", factors.fit_one_factor, takes_relative=True, bends=True),
     InterferenceCandidate("two factors", factors.fit_two_factors, takes_relative=True, bends=True),
+    InterferenceCandidate("scalar by traits", factors_by_traits.fit_scalar, needs_traits=True, takes_relative=True),
+    InterferenceCandidate(
+        "two linear factors by traits", factors_by_traits.fit_two_linear_factors, needs_traits=True, takes_relative=True
+    ),
     InterferenceCandidate("InSS", papers.fit_inss),
     InterferenceCandidate("OLTunes", papers.fit_affinity, needs_ratios=True),
     InterferenceCandidate("Mudi", papers.fit_mudi, needs_traits=True),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -87,6 +89,7 @@ def test_slowdowns_against_another_sm_percent_are_fitted_without_any_run_alone()
 
 def test_every_candidate_fits_pairs_with_traits_and_never_predicts_a_speedup() -> None:
     pairs, traits = alike_by_traits(4)
+    pairs += [replace(each, run=replace(each.run, sm_percent=50)) for each in pairs]
     full = Traits(traits.numbers, traits.kin, {model: values[0] for model, values in traits.numbers.items()})
     for candidate in CANDIDATES:
         assert candidate.suits(pairs, full), candidate.name
