@@ -100,7 +100,8 @@ class InterferenceModel:
         out = [[each.run.mix in fold for each in sample] for fold in folds]
         left = {each.name: _left_out(sample, self.traits, each, out) for each in self.candidates}
         errors = {name: float(np.abs(each).mean()) for name, each in left.items() if len(each)}
-        best = _simplest(self.candidates, left)
+        mixes = [each.run.mix for fold in out for each, is_out in zip(sample, fold, strict=True) if is_out]
+        best = _simplest(self.candidates, left, mixes)
         return ChosenInterference(best.name, best.fit(self.observations, self.traits), errors, left[best.name])
 
     @cached_property
@@ -176,14 +177,21 @@ def _sample(observations: Sequence[SlowdownObservation]) -> Sequence[SlowdownObs
     return [each for each in observations if each.run.mix in kept]
 
 
-def _simplest(candidates: Sequence[InterferenceCandidate], left: Mapping[str, Floats]) -> InterferenceCandidate:
-    """Returns the first candidate, simple ones first, that the best does not surely beat: within a standard error."""
+def _simplest(
+    candidates: Sequence[InterferenceCandidate], left: Mapping[str, Floats], mixes: Sequence[tuple[str, ...]]
+) -> InterferenceCandidate:
+    """Returns the first candidate, simple ones first, that the best does not surely beat: within a standard error.
+
+    What is wrong of one observation of a mix is wrong of its others, too, so whole mixes are what varies.
+    """
     judged = [each for each in candidates if len(left[each.name])] or list(candidates[:1])
     absolute = {each.name: np.maximum(np.abs(left[each.name]), SMALLEST_ERROR) for each in judged}
     best = min(judged, key=lambda each: float(absolute[each.name].sum()))
+    places = {mix: place for place, mix in enumerate(sorted(set(mixes)))}
+    of_mix = [places[mix] for mix in mixes]
     for each in judged:
         worse = absolute[each.name] - absolute[best.name]
-        if not len(worse) or worse.mean() <= worse.std() / np.sqrt(len(worse)):
+        if not len(worse) or worse.sum() <= np.sqrt((np.bincount(of_mix, worse - worse.mean()) ** 2).sum()):
             return each
     return best
 
