@@ -15,12 +15,15 @@ import numpy as np
 from solvers.interference import factors, factors_by_traits, likeness, papers
 from solvers.interference.candidate import FittedInterference, Floats, InterferenceCandidate
 from solvers.interference.evidence import evidence_weights
+from solvers.interference.factor_layout import FactorShape
 from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation
 
 Thing = TypeVar("Thing")
 SEED = 0  # of folds and samples: the same observations choose the same model
 FOLDS = 4
 LEAST_MIXES = 4  # with fewer different mixes what a Profile can state is averaged by evidence
+PROFILE_FOLDS = 12  # of mixes left out where only two shapes are compared
+SURE = 0.95  # of the evidence: how likely two factors must be
 LEAST_FAMILIES = 3
 SMALLEST_ERROR = 0.01  # of a logarithm: what is nearer counts as exact
 MOST_TO_COMPARE = 2000  # observations; choosing among candidates needs no more
@@ -96,18 +99,15 @@ class InterferenceModel:
         if len({each.run.mix for each in self.observations}) < LEAST_MIXES:
             return self._by_evidence
         sample = _sample(self.observations)
-        folds = _folds(sorted({each.run.mix for each in sample}))
-        out = [[each.run.mix in fold for each in sample] for fold in folds]
-        left = {each.name: _left_out(sample, self.traits, each, out) for each in self.candidates}
+        left, mixes = _left_out_mixes(sample, self.traits, self.candidates, FOLDS)
         errors = {name: float(np.abs(each).mean()) for name, each in left.items() if len(each)}
-        mixes = [each.run.mix for fold in out for each, is_out in zip(sample, fold, strict=True) if is_out]
         best = _simplest(self.candidates, left, mixes)
         return ChosenInterference(best.name, best.fit(self.observations, self.traits), errors, left[best.name])
 
     @cached_property
     def _by_evidence(self) -> ChosenInterference:
         """Returns what a Profile can state, averaged: too few mixes to leave any out, so all of them must count."""
-        shapes = {SCALAR: factors.ONE_LINEAR, TWO_LINEAR: factors.TWO_LINEAR}
+        shapes = {SCALAR: factors.ONE_FACTOR, TWO_LINEAR: factors.TWO_FACTORS}
         weights = evidence_weights(self.observations, list(shapes.values()))
         return _average(self.observations, self.traits, list(shapes), weights)
 
@@ -119,7 +119,7 @@ class InterferenceModel:
         if len(families) < LEAST_FAMILIES or not self.traits.numbers.keys() >= self.models:
             return self.average
         sample = _sample(self.observations)
-        folds = _folds(families)
+        folds = _folds(families, FOLDS)
         out = [[any(family(model) in fold for model in each.run.models) for each in sample] for fold in folds]
         return _blend(self.observations, sample, self.traits, self.candidates, out, len(families))
 
@@ -167,6 +167,20 @@ def fit(
     return InterferenceModel(observations, known, suited)
 
 
+def choose_profile_shape(observations: Sequence[SlowdownObservation]) -> FactorShape:
+    """Returns two factors where the evidence is sure of them and left-out mixes do not surely speak against, else one.
+
+    Evidence alone would take two to explain whatever the formula cannot; what that is worth shows in left-out mixes.
+    Those alone hide too much: without a pair nothing tells how alike two models are.
+    """
+    sample = _sample(observations)
+    mixes = sorted({each.run.mix for each in sample})
+    if len(mixes) < LEAST_MIXES or evidence_weights(sample, [factors.ONE_FACTOR, factors.TWO_FACTORS])[1] < SURE:
+        return factors.ONE_FACTOR
+    left, order = _left_out_mixes(sample, Traits(), (TWO_LINEAR, SCALAR), PROFILE_FOLDS)
+    return factors.TWO_FACTORS if _simplest((TWO_LINEAR, SCALAR), left, order) == TWO_LINEAR else factors.ONE_FACTOR
+
+
 def _sample(observations: Sequence[SlowdownObservation]) -> Sequence[SlowdownObservation]:
     """Returns whole mixes, enough to compare candidates on."""
     if len(observations) <= MOST_TO_COMPARE:
@@ -196,9 +210,22 @@ def _simplest(
     return best
 
 
-def _folds(things: Sequence[Thing]) -> list[set[Thing]]:
+def _folds(things: Sequence[Thing], count: int) -> list[set[Thing]]:
     order = np.random.default_rng(SEED).permutation(len(things))
-    return [{things[at] for at in order[fold::FOLDS]} for fold in range(min(FOLDS, len(things)))]
+    return [{things[at] for at in order[fold::count]} for fold in range(min(count, len(things)))]
+
+
+def _left_out_mixes(
+    observations: Sequence[SlowdownObservation],
+    traits: Traits,
+    candidates: Sequence[InterferenceCandidate],
+    folds: int,
+) -> tuple[dict[str, Floats], list[tuple[str, ...]]]:
+    """Returns by candidate predicted - measured logarithms of left-out mixes, and which mix each is of."""
+    mixes = sorted({each.run.mix for each in observations})
+    out = [[each.run.mix in fold for each in observations] for fold in _folds(mixes, folds)]
+    left = {each.name: _left_out(observations, traits, each, out) for each in candidates}
+    return left, [each.run.mix for fold in out for each, is_out in zip(observations, fold, strict=True) if is_out]
 
 
 def _left_out(

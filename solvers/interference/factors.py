@@ -19,7 +19,7 @@ from solvers.interference.observation import SharedRun, SlowdownObservation, Tra
 FIRST_NOISE, LEAST_NOISE = 0.1, 0.01  # standard deviation of a measured logarithm
 TINY = 1e-9
 SEED = 0  # of the start: the same observations are fitted alike
-ONE_LINEAR, TWO_LINEAR = FactorShape(1), FactorShape(2)  # the shapes that a Profile can state
+ONE_FACTOR, TWO_FACTORS = FactorShape(1), FactorShape(2)  # the shapes that a Profile can state
 LARGEST_LOG, LARGEST_EXPONENT_LOG = 8.0, 1.2
 
 
@@ -111,9 +111,7 @@ def fit(observations: Sequence[SlowdownObservation], shape: FactorShape) -> Fitt
     return FittedFactors(layout, x)
 
 
-def layout_and_data(
-    observations: Sequence[SlowdownObservation], shape: FactorShape
-) -> tuple[FactorLayout, FactorData]:
+def layout_and_data(observations: Sequence[SlowdownObservation], shape: FactorShape) -> tuple[FactorLayout, FactorData]:
     """Returns which parameters these observations have, and the observations as arrays."""
     if all(len(each.run.neighbours) < 2 for each in observations):
         shape = replace(shape, has_exponent=False)  # one neighbour at a time tells nothing about sums
@@ -228,12 +226,12 @@ def _loss(x: Floats, layout: FactorLayout, data: FactorData, prior: Floats) -> t
 
 def fit_scalar(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits the product's formula: one pressure by SM%, one sensitivity."""
-    return fit(observations, ONE_LINEAR)
+    return fit(observations, ONE_FACTOR)
 
 
 def fit_two_linear_factors(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits what a Profile can state at most: two pressures by SM%, two sensitivities."""
-    return fit(observations, TWO_LINEAR)
+    return fit(observations, TWO_FACTORS)
 
 
 def fit_one_factor(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:

@@ -20,12 +20,12 @@ from solvers.interference.observation import SlowdownObservation, Traits
 
 def fit_scalar(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits the product's formula."""
-    return _fit(observations, traits, factors.ONE_LINEAR)
+    return _fit(observations, traits, factors.ONE_FACTOR)
 
 
 def fit_two_linear_factors(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
     """Fits two factors; a stranger may press on the one and not on the other."""
-    return _fit(observations, traits, factors.TWO_LINEAR)
+    return _fit(observations, traits, factors.TWO_FACTORS)
 
 
 def _fit(observations: Sequence[SlowdownObservation], traits: Traits, shape: FactorShape) -> FittedFactors:

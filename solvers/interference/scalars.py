@@ -1,7 +1,7 @@
-"""The pressures and the sensitivity of a Profile from measured slowdowns, with their spread.
+"""The pressures and sensitivities of a Profile from measured slowdowns, with their spread.
 
-slowdown = 1 + sensitivity x sum of the neighbours' pressures at their SM% (the rule of a right plan). Both are found
-in turns, each a least-squares problem that allows nothing negative. The scale is free, so the largest pressure found
+slowdown = 1 + sum over factors of sensitivity x sum of the neighbours' pressures at their SM% (the rule of a right
+plan), with one factor or two (`choice.choose_profile_shape`). The scale of each is free, so the largest pressure found
 is 1. Spread comes from the curvature of the squares."""
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from solvers.interference import factors
 from solvers.interference.candidate import Floats
+from solvers.interference.choice import SMALLEST_ERROR, choose_profile_shape
+from solvers.interference.factor_layout import FactorShape
+from solvers.interference.factors import ONE_FACTOR, TWO_FACTORS
 from solvers.interference.observation import SlowdownObservation, WrongObservation
+from solvers.interference.pure_factors import FACTORS, FactorMatrices, purify
 
-ROUNDS = 500
-STILL = 1e-10  # relative change of the squares at which the turns end
-RIDGE = 1e-8
 NINETY = 1.2815515594600038  # standard deviations of a normal distribution's 0.9 quantile
 
 
@@ -31,15 +33,17 @@ class SpreadValue:
 
 
 @dataclass(frozen=True)
-class MeasuredScalars:
-    """A model's pressures by SM% where it was a neighbour, and its sensitivity if it was measured beside one."""
+class MeasuredFactors:
+    """A model's pressures by SM% where it was a neighbour, and its sensitivities if it was measured beside one.
 
-    pressure: Mapping[int, SpreadValue] = field(default_factory=dict)
-    sensitivity: SpreadValue | None = None
+    Both are by factor: `compute` alone, or `compute` and `bandwidth`."""
+
+    pressure: Mapping[str, Mapping[int, SpreadValue]] = field(default_factory=dict)
+    sensitivity: Mapping[str, SpreadValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarTables:
+class SlowdownTables:
     """The observations as arrays: which model was slowed, by how much, and by which neighbours."""
 
     models: list[str]
@@ -50,33 +54,61 @@ class ScalarTables:
     samples: Floats
 
 
-def pressure_and_sensitivity(observations: Sequence[SlowdownObservation]) -> dict[str, MeasuredScalars]:
-    """Returns each model's pressures and sensitivity."""
+def pressure_and_sensitivity(observations: Sequence[SlowdownObservation]) -> dict[str, MeasuredFactors]:
+    """Returns each model's pressures and sensitivities."""
     if any(each.run.against is not None for each in observations):
         raise WrongObservation("pressures need slowdowns against the model alone")
-    tables = _tables([each for each in observations if each.run.neighbours])
-    sensitivities, pressures = _fit_in_turns(tables)
-    if len(pressures) and pressures.max() > 0:
-        sensitivities, pressures = sensitivities * pressures.max(), pressures / pressures.max()
-    sensitivity_spread, pressure_spread = _spreads(tables, sensitivities, pressures)
-    found: dict[str, MeasuredScalars] = {}
-    for at, model in enumerate(tables.models):
-        mine = tables.victim == at
-        sensitivity = None
+    beside = [each for each in observations if each.run.neighbours]
+    if not beside:
+        return {}
+    tables = _tables(beside)
+    found = _find_factors(beside, tables)
+    scale = found.pressures.max(0)
+    found = FactorMatrices(found.sensitivities * scale, found.pressures / scale)
+    spread = _spreads(tables, found)
+    return {model: _measured(tables, model, found, spread) for model in tables.models}
+
+
+def _measured(tables: SlowdownTables, model: str, found: FactorMatrices, spread: FactorMatrices) -> MeasuredFactors:
+    at = tables.models.index(model)
+    rows = {percent: row for row, (source, percent) in enumerate(tables.sources) if source == model}
+    mine = tables.victim == at
+    pressure, sensitivity = {}, {}
+    for k, name in enumerate(FACTORS[: found.pressures.shape[1]]):
+        if rows:
+            pressure[name] = {
+                percent: _value(
+                    found.pressures[row, k], spread.pressures[row, k], tables.samples[tables.counts[:, row] > 0].sum()
+                )
+                for percent, row in rows.items()
+            }
         if mine.any():
-            sensitivity = _value(sensitivities[at], sensitivity_spread[at], float(tables.samples[mine].sum()))
-        pressure = {
-            sm_percent: _value(
-                pressures[row], pressure_spread[row], float(tables.samples[tables.counts[:, row] > 0].sum())
+            sensitivity[name] = _value(
+                found.sensitivities[at, k], spread.sensitivities[at, k], tables.samples[mine].sum()
             )
-            for row, (source, sm_percent) in enumerate(tables.sources)
-            if source == model
-        }
-        found[model] = MeasuredScalars(pressure, sensitivity)
-    return found
+    return MeasuredFactors(pressure, sensitivity)
 
 
-def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
+def _find_factors(observations: Sequence[SlowdownObservation], tables: SlowdownTables) -> FactorMatrices:
+    """Returns one factor, or two in the form that neighbours tell."""
+    one = _fit(observations, tables, ONE_FACTOR)
+    predicted = 1 + (one.effects[..., 0][tables.victim] * tables.counts).sum(1)
+    is_missed = np.abs(np.log(predicted / (1 + tables.extra))).mean() > SMALLEST_ERROR
+    if is_missed and choose_profile_shape(observations) == TWO_FACTORS:
+        return purify(_fit(observations, tables, TWO_FACTORS), tables.sources) or one
+    return one
+
+
+def _fit(observations: Sequence[SlowdownObservation], tables: SlowdownTables, shape: FactorShape) -> FactorMatrices:
+    fitted = factors.fit(observations, shape)
+    layout = fitted.layout
+    sensitivities, pressures = (np.exp(layout.factors(fitted.x, second)) for second in (0, 1))
+    models = [layout.models.index(model) for model in tables.models]
+    rows = [(layout.levels.index(percent), layout.models.index(source)) for source, percent in tables.sources]
+    return FactorMatrices(sensitivities[0, models], np.array([pressures[row] for row in rows]))
+
+
+def _tables(observations: Sequence[SlowdownObservation]) -> SlowdownTables:
     models = sorted({model for each in observations for model in each.run.models})
     sources = sorted({(n.model, n.sm_percent) for each in observations for n in each.run.neighbours})
     places, rows = ({each: at for at, each in enumerate(group)} for group in (sources, models))
@@ -84,7 +116,7 @@ def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
     for row, each in enumerate(observations):
         for neighbour in each.run.neighbours:
             counts[row, places[neighbour.model, neighbour.sm_percent]] += 1
-    return ScalarTables(
+    return SlowdownTables(
         models,
         sources,
         np.array([rows[each.run.model] for each in observations], dtype=np.int64),
@@ -94,44 +126,29 @@ def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
     )
 
 
-def _fit_in_turns(tables: ScalarTables) -> tuple[Floats, Floats]:
-    from scipy.optimize import nnls  # a fifth of a second, which only a fit needs
+def _spreads(tables: SlowdownTables, found: FactorMatrices) -> FactorMatrices:
+    """Returns standard deviations: residual variance x inverse of the squares' curvature, some pressures held.
 
-    sensitivities, pressures = np.ones(len(tables.models)), np.zeros(len(tables.sources))
-    root, ridge = np.sqrt(tables.samples), np.sqrt(RIDGE) * np.eye(len(pressures))
-    before = np.inf
-    for _ in range(ROUNDS if len(pressures) else 0):
-        table = (root * sensitivities[tables.victim])[:, None] * tables.counts
-        wanted = np.concatenate((root * tables.extra, np.zeros(len(pressures))))
-        pressures = nnls(np.vstack((table, ridge)), wanted)[0]
-        total = tables.counts @ pressures
-        above = np.bincount(tables.victim, tables.samples * total * tables.extra, len(sensitivities))
-        below = np.bincount(tables.victim, tables.samples * total**2, len(sensitivities)) + RIDGE
-        sensitivities = np.maximum(above / below, 0.0)
-        squares = float(tables.samples @ (tables.extra - sensitivities[tables.victim] * total) ** 2)
-        if before - squares <= STILL * max(squares, 1e-12):
-            break
-        before = squares
-    return sensitivities, pressures
-
-
-def _spreads(tables: ScalarTables, sensitivities: Floats, pressures: Floats) -> tuple[Floats, Floats]:
-    """Returns standard deviations: residual variance x inverse of the squares' curvature, the largest pressure held.
-
-    It is the scale, so what is unsure of it is unsure of all others.
+    The largest of each factor is its scale, so what is unsure of it is unsure of all others. Of two factors those that
+    a pure neighbour lacks are held, too: they are what tells the factors apart.
     """
-    count, own = len(tables.models), sensitivities[tables.victim]
-    slopes = np.zeros((len(tables.extra), count + len(pressures)))
-    slopes[np.arange(len(tables.extra)), tables.victim] = tables.counts @ pressures
-    slopes[:, count:] = own[:, None] * tables.counts
-    if len(pressures) and pressures.max() > 0:
-        slopes[:, count + int(pressures.argmax())] = 0.0
-    residual = tables.extra - own * (tables.counts @ pressures)
-    free = int(np.linalg.matrix_rank(slopes)) if len(slopes) else 0
+    models, sources = len(tables.models), len(tables.sources)
+    runs, own, rank = np.arange(len(tables.extra)), found.sensitivities[tables.victim], found.pressures.shape[1]
+    slopes = np.zeros((len(runs), models + sources, rank))
+    slopes[runs, tables.victim] = tables.counts @ found.pressures
+    slopes[:, models:] = tables.counts[:, :, None] * own[:, None]
+    for k in range(rank):
+        slopes[:, models + int(found.pressures[:, k].argmax()), k] = 0.0
+        if rank > 1:
+            pure = np.where(found.pressures[:, 1 - k] == 0, found.pressures[:, k], -1.0)
+            slopes[:, models + int(pure.argmax()), 1 - k] = 0.0
+    flat = slopes.reshape(len(runs), -1)
+    residual = tables.extra - (own * (tables.counts @ found.pressures)).sum(1)
+    free = int(np.linalg.matrix_rank(flat))
     variance = float(tables.samples @ residual**2) / max(1, len(residual) - free)
-    curvature = slopes.T @ (tables.samples[:, None] * slopes)
-    deviation = np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature)) * variance, 0.0))
-    return deviation[:count], deviation[count:]
+    curvature = flat.T @ (tables.samples[:, None] * flat)
+    deviation = np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature)) * variance, 0.0)).reshape(-1, rank)
+    return FactorMatrices(deviation[:models], deviation[models:])
 
 
 def _value(mean: float, deviation: float, samples: float) -> SpreadValue:
