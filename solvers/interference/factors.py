@@ -103,7 +103,7 @@ def fit(observations: Sequence[SlowdownObservation], shape: FactorShape) -> Fitt
     """Fits factors of this shape; the noise is estimated from a first fit's residuals."""
     layout, data = layout_and_data(observations, shape)
     x, noise = None, FIRST_NOISE
-    for rounds in (60, 240):
+    for rounds in (60, 240, 240):
         x, _ = search(layout, data, noise, rounds, x)
         left = predicted_logs(x, layout, data) - data.logs
         noise = max(LEAST_NOISE, float(np.sqrt((data.weights * left**2).mean())))
