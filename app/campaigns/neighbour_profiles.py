@@ -13,7 +13,8 @@ from app.campaigns.neighbours import slowdowns
 from app.manifests.model import API_VERSION, Free, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
 from solvers.interference import fit
-from solvers.interference.scalars import MeasuredScalars, SpreadValue, pressure_and_sensitivity
+from solvers.interference.pure_factors import COMPUTE, FACTORS
+from solvers.interference.scalars import MeasuredFactors, SpreadValue, pressure_and_sensitivity
 
 DIGITS = 4
 MOST_PRESSURE = 1.0  # that a Profile may have
@@ -43,20 +44,20 @@ def neighbour_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[M
     """Returns the Profiles of all models that were measured beside others on a GPU type.
 
     They are found together, since pressures have one scale: that of the pressures which are declared already, so that
-    models that were not measured stay comparable; without any the largest is 1.
+    models that were not measured stay comparable; without any the largest of each factor is 1.
     """
     observations = slowdowns(measured)
     if not observations:
         return NeighbourProfiles([], None)
     found = pressure_and_sensitivity(observations)
-    factor = _scale(declared, found)
+    scales = {name: _scale(declared, found, name) for name in FACTORS}
     at = max(each.at for each in measured)
     manifests = [
         {
             "apiVersion": API_VERSION,
             "kind": "Profile",
             "metadata": {"name": profile.name},
-            "spec": {**profile.spec, **scalar_fields(found[profile.variant], at, factor)},
+            "spec": {**profile.spec, **interference_fields(found[profile.variant], at, scales)},
         }
         for profile in declared
         if profile.variant in found
@@ -64,16 +65,32 @@ def neighbour_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[M
     return NeighbourProfiles(manifests, fit(observations).measured.errors.get("scalar"))
 
 
-def scalar_fields(scalars: MeasuredScalars, at: datetime | None = None, factor: float = 1.0) -> dict[str, object]:
-    """Returns the fields of a Profile as uncertain values; what was not measured is left out."""
+def interference_fields(
+    measured: MeasuredFactors, at: datetime | None = None, scales: Mapping[str, float] | None = None
+) -> dict[str, object]:
+    """Returns the fields of a Profile as uncertain values, by factor if there are two; what was not measured lacks."""
+    scale = scales or dict.fromkeys(FACTORS, 1.0)
     fields: dict[str, object] = {}
-    if scalars.pressure:
-        fields["pressure"] = {
-            str(percent): _uncertain(value, at, factor, MOST_PRESSURE) for percent, value in scalars.pressure.items()
-        }
-    if scalars.sensitivity:
-        fields["sensitivity"] = _uncertain(scalars.sensitivity, at, 1 / factor)
+    if measured.pressure:
+        fields["pressure"] = _by_factor(
+            {
+                name: {
+                    str(percent): _uncertain(value, at, scale[name], MOST_PRESSURE)
+                    for percent, value in by_share.items()
+                }
+                for name, by_share in measured.pressure.items()
+            }
+        )
+    if measured.sensitivity:
+        fields["sensitivity"] = _by_factor(
+            {name: _uncertain(value, at, 1 / scale[name]) for name, value in measured.sensitivity.items()}
+        )
     return fields
+
+
+def _by_factor(values: Mapping[str, dict[str, object]]) -> dict[str, object]:
+    """Returns the values by factor; of compute alone its own."""
+    return dict(values) if len(values) > 1 else values[COMPUTE]
 
 
 def _uncertain(value: SpreadValue, at: datetime | None, factor: float, most: float = float("inf")) -> dict[str, object]:
@@ -82,20 +99,29 @@ def _uncertain(value: SpreadValue, at: datetime | None, factor: float, most: flo
     return {"mean": mean, "q90": q90, "n": value.samples, **date, "source": "measured"}
 
 
-def _scale(declared: Sequence[DeclaredProfile], found: Mapping[str, MeasuredScalars]) -> float:
-    """Returns the factor on measured pressures that keeps their mean where it is declared."""
+def _scale(declared: Sequence[DeclaredProfile], found: Mapping[str, MeasuredFactors], name: str) -> float:
+    """Returns what a factor's measured pressures are multiplied by, so that their mean stays where it is declared."""
     known, measured = 0.0, 0.0
     for profile in declared:
-        scalars = found.get(profile.variant)
-        if scalars is None or "pressure" not in profile.spec:
+        pressure = _read_factor(profile.spec.get("pressure"), name)
+        by_share = found[profile.variant].pressure.get(name) if profile.variant in found else None
+        if pressure is None or by_share is None:
             continue
-        for percent, value in scalars.pressure.items():
-            known += _pressure_at(profile.spec["pressure"], percent)
+        for percent, value in by_share.items():
+            known += _pressure_at(pressure, percent)
             measured += value.mean
-    largest = max((value.mean for scalars in found.values() for value in scalars.pressure.values()), default=0.0)
+    by_model = (each.pressure.get(name, {}) for each in found.values())
+    largest = max((value.mean for by_share in by_model for value in by_share.values()), default=0.0)
     if known <= 0 or measured <= 0:
         return 1.0
     return min(known / measured, MOST_PRESSURE / largest)
+
+
+def _read_factor(pressure: object, name: str) -> object:
+    """Returns a factor's part of a declared pressure; one that names no factor is all compute."""
+    if isinstance(pressure, Mapping) and any(each in pressure for each in FACTORS):
+        return pressure.get(name)
+    return pressure if name == COMPUTE else None
 
 
 def _pressure_at(pressure: object, percent: int) -> float:

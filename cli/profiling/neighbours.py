@@ -39,7 +39,7 @@ class NeighbourRow:
 
 def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Prints pressures and sensitivities from the files' measurements; returns them by GPU type and model."""
-    from app.campaigns.neighbour_profiles import scalar_fields
+    from app.campaigns.neighbour_profiles import interference_fields
     from solvers.interference import fit
     from solvers.interference.scalars import pressure_and_sensitivity
 
@@ -47,7 +47,7 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     for gpu_type, observations in sorted(slowdowns(rows).items()):
         model = fit(observations).measured
-        values = {name: scalar_fields(each) for name, each in pressure_and_sensitivity(observations).items()}
+        values = {name: interference_fields(each) for name, each in pressure_and_sensitivity(observations).items()}
         found.append(
             {
                 "gpuType": gpu_type,

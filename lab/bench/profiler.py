@@ -229,16 +229,25 @@ def _predicted_slowdowns(
     """Returns the planner's rule with the values of these Profiles."""
     import numpy as np
 
+    from solvers.interference.pure_factors import BANDWIDTH, COMPUTE
+
     specs = {f"{made['spec']['model']}/{made['spec']['variant']}": made["spec"] for made in manifests}
 
-    def pressure(other: SharedCopyTimes) -> float:
-        row = specs[f"{other.model}/{other.variant}"].get("pressure", {})
+    def values(copy: SharedCopyTimes, field: str) -> Mapping[str, Any]:
+        """Returns a field by factor; one that names no factor is all compute."""
+        value = specs[f"{copy.model}/{copy.variant}"].get(field, {})
+        return value if BANDWIDTH in value or not value else {COMPUTE: value}
+
+    def pressure(other: SharedCopyTimes, factor: str) -> float:
+        row = values(other, "pressure").get(factor, {})
         shares = sorted(row, key=float)
-        values = [row[share]["mean"] for share in shares]
-        return float(np.interp(other.sm_percent, [float(share) for share in shares], values)) if values else 0.0
+        means = [row[share]["mean"] for share in shares]
+        return float(np.interp(other.sm_percent, [float(share) for share in shares], means)) if means else 0.0
 
     def slowdown(mine: SharedCopyTimes, others: Sequence[SharedCopyTimes]) -> float:
-        sensitivity = specs[f"{mine.model}/{mine.variant}"].get("sensitivity", {"mean": 0.0})["mean"]
-        return 1 + float(sensitivity) * sum(pressure(other) for other in others)
+        return 1 + sum(
+            float(sensitivity["mean"]) * sum(pressure(other, factor) for other in others)
+            for factor, sensitivity in values(mine, "sensitivity").items()
+        )
 
     return slowdown

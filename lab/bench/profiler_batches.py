@@ -1,8 +1,8 @@
-"""Compares one pressure and one sensitivity a model, as in a Profile, with values of their own for each batch."""
+"""Compares the pressures and sensitivities of a model, as in a Profile, with values of their own for each batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agents.contract.campaigns import MeasuredSetting, SharedCopyTimes
-    from solvers.interference.scalars import MeasuredScalars
+    from solvers.interference.scalars import MeasuredFactors
 
 HALVES = 2
 
@@ -45,12 +45,19 @@ def _errors(
     found = dict(pressure_and_sensitivity(slowdowns(measured)))
     if by_batch:
         found |= pressure_and_sensitivity(slowdowns(_apart_by_batch(measured)))
+
+    def values(copy: SharedCopyTimes, field: str) -> MeasuredFactors | None:
+        known = (found[name] for name in _names(copy, by_batch) if name in found)
+        return next((each for each in known if getattr(each, field)), None)
+
     errors = []
     for setting in judged:
         for place, copy in enumerate(setting.copies):
             others = [other for number, other in enumerate(setting.copies) if number != place]
-            pressure = sum(_pressure(found, other, by_batch) for other in others)
-            errors.append((1 + _sensitivity(found, copy, by_batch) * pressure) * copy.alone_ms / copy.beside_ms - 1)
+            pressures = [each.pressures_at(other.sm_percent) for other in others if (each := values(other, "pressure"))]
+            mine = values(copy, "sensitivity")
+            predicted = mine.slowdown_beside(pressures) if mine else 1.0
+            errors.append(predicted * copy.alone_ms / copy.beside_ms - 1)
     return np.array(errors)
 
 
@@ -73,19 +80,3 @@ def _variant(copy: SharedCopyTimes) -> str:
 def _names(copy: SharedCopyTimes, by_batch: bool) -> list[str]:
     """Returns under which names its values may stand, the closest first."""
     return [*([f"{copy.model}/{_variant(copy)}"] if by_batch else []), f"{copy.model}/{copy.variant}"]
-
-
-def _pressure(found: Mapping[str, MeasuredScalars], copy: SharedCopyTimes, by_batch: bool) -> float:
-    import numpy as np
-
-    for name in _names(copy, by_batch):
-        if name in found and (known := sorted(found[name].pressure.items())):
-            return float(np.interp(copy.sm_percent, [at for at, _ in known], [value.mean for _, value in known]))
-    return 0.0
-
-
-def _sensitivity(found: Mapping[str, MeasuredScalars], copy: SharedCopyTimes, by_batch: bool) -> float:
-    for name in _names(copy, by_batch):
-        if name in found and (sensitivity := found[name].sensitivity):
-            return sensitivity.mean
-    return 0.0

@@ -30,7 +30,7 @@ class InterferenceCandidate:
     needs_traits: bool = False
     needs_ratios: bool = False  # compute to memory
     takes_relative: bool = False  # observations `against` another SM%
-    bends: bool = False  # by exponents and SM%: the same as a linear one for pairs at one SM%
+    bends: bool = False  # by exponents and its own SM%: the same as a linear one for pairs at one SM%
     most_observations: int | None = None
 
     def suits(self, observations: Sequence[SlowdownObservation], traits: Traits) -> bool:
@@ -48,6 +48,6 @@ class InterferenceCandidate:
 
 
 def _are_pairs_at_one_sm_percent(observations: Sequence[SlowdownObservation]) -> bool:
-    levels = {n.sm_percent for each in observations for n in each.run.neighbours}
-    levels |= {each.run.sm_percent for each in observations}
-    return len(levels) < 2 and all(len(each.run.neighbours) < 2 for each in observations)
+    runs = [each.run for each in observations]
+    levels = {each for run in runs for each in (run.sm_percent, run.against) if each is not None}
+    return len(levels) < 2 and all(len(run.neighbours) < 2 for run in runs)

@@ -1,7 +1,7 @@
 """Chooses which models to measure beside each other next: the setting after which all others are foreseen best.
 
-slowdown = 1 + sensitivity x sum of the neighbours' pressures, linear around what is known so far. Pressures of a model
-at different shares are alike; how far the rule itself is off counts as noise."""
+slowdown = 1 + sum over factors of sensitivity x sum of the neighbours' pressures, linear around what is known so far.
+Pressures of a model at different shares are alike; how far the rule itself is off counts as noise."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from solvers.interference.candidate import Floats
 from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
+from solvers.interference.pure_factors import COMPUTE
 from solvers.interference.scalars import pressure_and_sensitivity
 
 PRIOR = 0.5  # of a pressure and of a sensitivity
@@ -21,7 +22,6 @@ PRIOR_DEVIATION = 0.4
 ALIKE_DOUBLINGS = 2.0  # of the share, over which a model's pressures are alike
 LEAST_NOISE = 0.02  # of a slowdown
 LAST_SETTINGS = 2  # that the rule must have foreseen from those before them
-LEAST_VALUE = 0.05  # around which the rule is made linear: at 0 nothing could be learned of the other factor
 DIGITS = 9  # to which gains are compared, so that rounding decides nothing
 
 
@@ -116,8 +116,8 @@ class _Rule:
 
     models: list[str]
     sources: list[tuple[str, int]]
-    sensitivities: Floats
-    pressures: Floats
+    sensitivities: Floats  # [model, factor]
+    pressures: Floats  # [source, factor]
     covariance: Floats
     noise: float
     everything: Floats  # slopes of all that could be observed
@@ -129,20 +129,23 @@ class _Rule:
         seen = [each.run for each in observations]
         models = sorted({model for run in (*runs, *seen) for model in run.models})
         sources = sorted({(n.model, n.sm_percent) for run in (*runs, *seen) for n in run.neighbours})
-        sensitivities, pressures = np.full(len(models), PRIOR), np.full(len(sources), PRIOR)
-        found = pressure_and_sensitivity(observations) if observations else {}
+        found = pressure_and_sensitivity(observations)
+        names = max((tuple(each.sensitivity) for each in found.values()), key=len, default=(COMPUTE,))
+        sensitivities, pressures = (np.full((len(each), len(names)), PRIOR) for each in (models, sources))
         for at, model in enumerate(models):
-            scalars = found.get(model)
-            if scalars and scalars.sensitivity:
-                sensitivities[at] = max(LEAST_VALUE, scalars.sensitivity.mean)
+            if model in found and (by_factor := found[model].sensitivity):
+                sensitivities[at] = [by_factor[name].mean for name in names]
         for at, (model, percent) in enumerate(sources):
-            by_share = found[model].pressure if model in found else {}
-            if by_share:
-                known = sorted((share, value.mean) for share, value in by_share.items())
-                at_share = np.interp(percent, [share for share, _ in known], [value for _, value in known])
-                pressures[at] = max(LEAST_VALUE, float(at_share))
+            if model in found and (at_share := found[model].pressures_at(percent)):
+                pressures[at] = [at_share[name] for name in names]
         start = cls(
-            models, sources, sensitivities, pressures, _prior(len(models), sources), LEAST_NOISE, np.zeros((0, 0))
+            models,
+            sources,
+            sensitivities,
+            pressures,
+            np.asarray(np.kron(_prior(len(models), sources), np.eye(len(names))), float),
+            LEAST_NOISE,
+            np.zeros((0, 0)),
         )
         everything = start._slopes(runs)
         if not observations:
@@ -172,17 +175,17 @@ class _Rule:
 
     def slowdown(self, run: SharedRun) -> float:
         pressure = sum(self.pressures[self.sources.index((n.model, n.sm_percent))] for n in run.neighbours)
-        return 1 + float(self.sensitivities[self.models.index(run.model)] * pressure)
+        return 1 + float((self.sensitivities[self.models.index(run.model)] * pressure).sum())
 
     def _slopes(self, runs: Sequence[SharedRun]) -> Floats:
-        slopes = np.zeros((len(runs), len(self.models) + len(self.sources)))
+        slopes = np.zeros((len(runs), len(self.models) + len(self.sources), self.pressures.shape[1]))
         for row, run in enumerate(runs):
             mine = self.models.index(run.model)
             for neighbour in run.neighbours:
                 source = self.sources.index((neighbour.model, neighbour.sm_percent))
                 slopes[row, mine] += self.pressures[source]
                 slopes[row, len(self.models) + source] += self.sensitivities[mine]
-        return slopes
+        return slopes.reshape(len(runs), -1)
 
 
 def _prior(models: int, sources: Sequence[tuple[str, int]]) -> Floats:

@@ -41,6 +41,19 @@ class MeasuredFactors:
     pressure: Mapping[str, Mapping[int, SpreadValue]] = field(default_factory=dict)
     sensitivity: Mapping[str, SpreadValue] = field(default_factory=dict)
 
+    def pressures_at(self, sm_percent: float) -> dict[str, float]:
+        """Returns its mean pressures by factor, linear between the SM% that were measured."""
+        return {
+            name: float(np.interp(sm_percent, sorted(by_share), [by_share[share].mean for share in sorted(by_share)]))
+            for name, by_share in self.pressure.items()
+        }
+
+    def slowdown_beside(self, pressures: Sequence[Mapping[str, float]]) -> float:
+        """Returns how many times as long it takes beside neighbours with these pressures by factor."""
+        return 1 + sum(
+            value.mean * sum(each.get(name, 0.0) for each in pressures) for name, value in self.sensitivity.items()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SlowdownTables:

@@ -145,43 +145,40 @@ def predict_by_mean(world: ColocationWorld, training: str) -> Mapping[str, float
 def predict_by_layers(world: ColocationWorld, training: str) -> Mapping[str, float]:
     """Predicts by the layers for each service on its own, from what the other trainings did to it."""
     return {
-        service: _expected(
+        service: _predict_values(
             [
                 LayeredValues(layers, (world.measured[service, other] - 1,))
                 for other, layers in world.layers.items()
                 if other != training
             ],
             world.layers[training],
-        )
+        )[0]
         for service in world.services
     }
 
 
 def predict_by_pressure(world: ColocationWorld, training: str) -> Mapping[str, float]:
-    """Predicts a pressure by the layers, from the others' pressures, and multiplies it by each sensitivity."""
+    """Predicts pressures by the layers, from the others' pressures, and multiplies them by sensitivities."""
     observations = [
         SlowdownObservation(SharedRun(service, SERVICE_PERCENT, (Neighbour(other, TRAINING_PERCENT),)), slowed)
         for (service, other), slowed in world.measured.items()
         if other != training
     ]
-    scalars = pressure_and_sensitivity(observations)
+    factors = pressure_and_sensitivity(observations)
     known = [
-        LayeredValues(layers, (scalars[other].pressure[TRAINING_PERCENT].mean,))
+        LayeredValues(layers, tuple(factors[other].pressures_at(TRAINING_PERCENT).values()))
         for other, layers in world.layers.items()
         if other != training
     ]
-    pressure = _expected(known, world.layers[training])
-    found = {}
-    for service in world.services:
-        sensitivity = scalars[service].sensitivity
-        found[service] = pressure * sensitivity.mean if sensitivity else 0.0
-    return found
+    names = factors[next(iter(world.services))].sensitivity
+    pressures = dict(zip(names, _predict_values(known, world.layers[training]), strict=True))
+    return {service: factors[service].slowdown_beside([pressures]) for service in world.services}
 
 
-def _expected(known: Sequence[LayeredValues], layers: Mapping[str, int]) -> float:
+def _predict_values(known: Sequence[LayeredValues], layers: Mapping[str, int]) -> tuple[float, ...]:
     predicted = predict_from_layers(known, layers)
     assert predicted
-    return predicted.expected[0]
+    return predicted.expected
 
 
 def _layers(job: Manifest) -> Mapping[str, int]:

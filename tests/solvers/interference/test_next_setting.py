@@ -62,10 +62,8 @@ def test_what_was_not_measured_is_foreseen() -> None:
     found = pressure_and_sensitivity(seen)
     for setting in PAIRS:
         for run in setting.runs if setting not in measured else ():
-            (other,) = run.neighbours
-            sensitivity, pressure = found[run.model].sensitivity, found[other.model].pressure[other.sm_percent]
-            assert sensitivity
-            predicted = 1 + sensitivity.mean * pressure.mean
+            pressures = [found[each.model].pressures_at(each.sm_percent) for each in run.neighbours]
+            predicted = found[run.model].slowdown_beside(pressures)
             assert abs(predicted / declared_slowdown(run.model, run.neighbours) - 1) < 0.05
 
 
