@@ -6,6 +6,7 @@ observations loses, and so does one that could have explained anything (Laplace'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from solvers.interference.factor_layout import FactorLayout, FactorShape
 from solvers.interference.factors import LEAST_NOISE, FactorData, layout_and_data, predicted_logs, search
 from solvers.interference.observation import SlowdownObservation
 
-NOISES = np.geomspace(LEAST_NOISE, 1.0, 9)  # standard deviations of a logarithm: all are as likely before
+NOISES = np.geomspace(LEAST_NOISE, 1.0, 9).tolist()  # standard deviations of a logarithm: all are as likely before
 ROUNDS = 300
 STEP = 1e-5  # of a parameter, for slopes
 
@@ -29,16 +30,19 @@ def evidence_weights(observations: Sequence[SlowdownObservation], shapes: Sequen
 
 def _log_evidence(observations: Sequence[SlowdownObservation], shape: FactorShape) -> float:
     layout, data = layout_and_data(observations, shape)
-    logs = np.array([_log_evidence_at(layout, data, float(noise)) for noise in NOISES])
-    return float(logs.max() + np.log(np.exp(logs - logs.max()).mean()))
+    x, logs = None, []
+    for noise in NOISES:  # from the least, at which factors differ most: each search starts where the last one ended
+        x, loss = search(layout, data, noise, ROUNDS, x)
+        logs.append(_log_evidence_at(x, loss, layout, data, noise))
+    most = max(logs)
+    return most + float(np.log(np.exp(np.array(logs) - most).mean()))
 
 
-def _log_evidence_at(layout: FactorLayout, data: FactorData, noise: float) -> float:
+def _log_evidence_at(x: Floats, loss: float, layout: FactorLayout, data: FactorData, noise: float) -> float:
     """Returns the logarithm of likelihood x prior over all parameters, but for what is the same for all shapes."""
     prior = layout.prior_weights()
-    x, loss = search(layout, data, noise, ROUNDS)
     middle = predicted_logs(x, layout, data)
     slopes = np.array([predicted_logs(x + STEP * each, layout, data) - middle for each in np.eye(len(x))]) / STEP
     curvature = (slopes * data.weights) @ slopes.T / noise**2 + np.diag(prior)
-    volume = np.log(prior).sum() - np.linalg.slogdet(curvature)[1]
-    return float(-loss / noise**2 + volume) / 2 - len(data.logs) * float(np.log(noise))
+    volume = float(np.log(prior).sum() - np.linalg.slogdet(curvature)[1])
+    return (-loss / noise**2 + volume) / 2 - len(data.logs) * log(noise)
