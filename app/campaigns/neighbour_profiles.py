@@ -11,7 +11,7 @@ import numpy as np
 from agents.contract.campaigns import MeasuredSetting
 from app.campaigns.neighbours import slowdowns
 from app.manifests.model import API_VERSION, Free, WrittenSpec
-from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
+from app.manifests.uncertain import MEAN_QUANTILE, is_pair, is_uncertain, value_at
 from solvers.interference import fit
 from solvers.interference.pure_factors import COMPUTE, FACTORS
 from solvers.interference.scalars import MeasuredFactors, SpreadValue, pressure_and_sensitivity
@@ -119,7 +119,8 @@ def _scale(declared: Sequence[DeclaredProfile], found: Mapping[str, MeasuredFact
 
 def _read_factor(pressure: object, name: str) -> object:
     """Returns a factor's part of a declared pressure; one that names no factor is all compute."""
-    if isinstance(pressure, Mapping) and any(each in pressure for each in FACTORS):
+    if is_pair(pressure):
+        assert isinstance(pressure, Mapping)
         return pressure.get(name)
     return pressure if name == COMPUTE else None
 

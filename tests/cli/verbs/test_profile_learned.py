@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
 
+from app.manifests.served import DemandSpec
 from tests.app.campaigns.test_reports import PERF_ANALYZER
 from tests.cli.conftest import Run
 from tests.support.server import RunningServer
@@ -46,6 +48,28 @@ def test_pairs_become_pressures_and_sensitivities_with_their_spread(run: Run, tm
     assert spread["n"] == 60
     assert spread["q90"] >= spread["mean"]
     assert "7 measurements beside neighbours" in run("profile", "neighbours", str(path)).err
+
+
+@pytest.mark.slow
+def test_two_factors_are_written_as_pairs_that_a_profile_may_have(run: Run, tmp_path: Path) -> None:
+    rows = ["model,smPercent,neighbours,latencyMs"]
+    for mine, other in product(range(6), range(6)):
+        pressures = {20: (0.4, 0.8), 50: (1.0, 1.0)}
+        for percent, (compute, bandwidth) in pressures.items():
+            slowed = (5 - mine) / 8 * other / 5 * compute + mine / 6 * (5 - other) / 5 * bandwidth
+            rows.append(f"m{mine}/x,50,m{other}/x:{percent},{10 * (1 + slowed):.4f}")
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join([*rows, *(f"m{mine}/x,50,,10" for mine in range(6))]))
+    done = run("profile", "neighbours", str(path), "--json")
+    assert done.code == 0, done.err
+    (found,) = json.loads(done.out)["gpuTypes"]
+    for fields in found["profiles"].values():
+        DemandSpec.model_validate(fields)
+        assert fields["pressure"].keys() == fields["sensitivity"].keys() == {"compute", "bandwidth"}
+    most_compute, least_compute = (found["profiles"][f"m{number}/x"]["pressure"] for number in (5, 0))
+    assert most_compute["compute"]["50"]["mean"] == 1
+    assert most_compute["bandwidth"]["50"]["mean"] == least_compute["compute"]["50"]["mean"] == 0
+    assert least_compute["bandwidth"]["20"]["mean"] == pytest.approx(0.8, abs=0.02)
 
 
 @pytest.mark.slow
