@@ -255,6 +255,7 @@ class Planner:
             self._stepped_at = view.at
             self._announcer.copies = self._copies.count(view)
             self._lane.is_paused = view.plan is not None and view.plan.state == PlanState.PAUSED
+            self._lane.assigned = step.assignments
             self._lane.moved(step.moving, view.at)
             self._jobs.advance(self.store, view, self.loads.take_job_readings)
         except Deposed as deposed:

@@ -37,6 +37,22 @@ class NodeDesired:
 Desired: TypeAlias = Mapping[str, NodeDesired]  # by node
 
 
+def have_same_instances(assigned: Desired, target: Desired) -> bool:
+    """Returns whether every node has the instances that the target wants."""
+    none = NodeDesired()
+    return all(assigned.get(node, none).instances == target.get(node, none).instances for node in {*assigned, *target})
+
+
+def sum_rates(desired: Desired) -> dict[str, float]:
+    """Returns the rate that the instances of each service carry together."""
+    found: dict[str, float] = {}
+    for wanted in desired.values():
+        for instance in wanted.instances:
+            if instance.service:
+                found[instance.owner] = found.get(instance.owner, 0.0) + instance.rate_per_second
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
     """The last reported status of an instance."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from app.control.decide.assigning import assign_plan
 from app.control.decide.drafting import find_changed_owners
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.desired import Desired, have_same_instances
 from app.control.domain.ports import FollowingSolver
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.domain.specs import START_SECONDS
@@ -117,6 +118,17 @@ class StepBase:
     def judged(self) -> JudgedPlan:
         """The judged plan: prepared between steps, so that a step is judged by what it changes."""
         return JudgedPlan(self.question.problem, self.plan, keep)
+
+    def amid_rollout(self, assigned: Desired | None) -> StepBase:
+        """Returns this base with what nodes are assigned by now, if that is not the plan in force yet."""
+        if assigned is not None and have_same_instances(assigned, self.snapshot.in_force):
+            assigned = None
+        if assigned == self.snapshot.assigned:
+            return self
+        found = replace(self, snapshot=replace(self.snapshot, assigned=assigned))
+        vars(found).update({name: known for name, known in vars(self).items() if name not in vars(found)})
+        self.__dict__.pop("judged", None)  # it belongs to the new base from here on
+        return found
 
     def decide(self, quick: QuickStep, now: datetime, kept_bound: KeptBound | None = None) -> Decision:
         """Returns the decision of a quick step, to be recorded with this snapshot. `judged` moves on to that plan.

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from app.control.decide.decide import find_modes, split_by_mode
 from app.control.decide.last_question import CycleResult
 from app.control.domain.decision import Decision, PlanState, SolveOutcome
+from app.control.domain.desired import Desired
 from app.control.domain.events import NewEvent, Reason, event_of, reason_of
 from app.control.domain.mode import AUTO
 from app.control.domain.ports import PlanSolver
@@ -53,6 +54,7 @@ class FastLane:
     solver: PlanSolver
     base: StepBase | None = None
     kept_bound: KeptBound | None = None  # of the last search
+    assigned: Desired | None = None  # what runs and starts, as of the last step of the rollout
     is_paused: bool = False  # a person has paused the rollout, as of the last look at it
     _starts: Mapping[str, float] = field(default_factory=dict)
     _watches: Mapping[str, LoadWatch] = field(default_factory=dict)
@@ -115,6 +117,7 @@ class FastLane:
             watched = watch_loads(self._watches, base.planned(self._starts), readings, now.timestamp(), moving)
             self._watches = watched.watches
             if watched.needs:
+                base = self.base = base.amid_rollout(self.assigned)
                 return self._answer(base, watched.needs, now, tell)
         base.judged  # noqa: B018 (for the step that may come)
         return LaneResult()

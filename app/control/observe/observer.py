@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from agents.contract.assignments import Assignment
 from agents.contract.reports import Copy
-from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
+from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired, have_same_instances
 from app.control.domain.failures import group_failures, read_failures, rest_after
 from app.control.domain.leading import FleetView
 from app.control.domain.policy import planner_policy
@@ -61,7 +61,6 @@ class SpendingCache:
 STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "routing", "ready")  # the best is last
 RISING = ("starting", "verifying", "warming", "routing")  # stages of a copy that is to serve
 UNFINISHED = ("rolling", "paused")  # states of a plan whose assignments may not be made yet
-NOTHING = NodeDesired()
 Latency: TypeAlias = tuple[LatencyFactor, ...]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -157,11 +156,7 @@ class Observer:
         if plan is None or plan.state not in UNFINISHED:
             return None
         assigned = {node: wanted.sharing(target.get(node)) for node, wanted in self._assigned.items()}
-        is_reached = all(
-            assigned.get(node, NOTHING).instances == target.get(node, NOTHING).instances
-            for node in {*assigned, *target}
-        )
-        return None if is_reached else assigned
+        return None if have_same_instances(assigned, target) else assigned
 
     def _nodes(self, reading: CycleReading) -> dict[str, NodeStatus]:
         rows, at = reading.nodes, reading.now

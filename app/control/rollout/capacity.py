@@ -107,6 +107,10 @@ class CapacityLedger:
         """Sets it back to what was known before."""
         self._rate[service], self._count[service], self.now[instance] = counted
 
+    def carried(self, service: str) -> float | None:
+        """Returns the rate that the copies of a service carry; None if it is not counted here."""
+        return self._rate.get(service)
+
     def serves(self, service: str) -> bool:
         """Returns whether any copy of the service serves."""
         return self._count[service] > 0

@@ -33,7 +33,7 @@ def rehearse(assigned: Desired, target: Desired, rules: RolloutRules, sequence: 
 
     Changes in the sequence are checked in every round: others wait for them.
     """
-    stage = _Stage(assigned, target, rules)
+    stage = Stage(assigned, target, rules)
     ranked = frozenset(sequence)
     todo = sort_changes(stage.todo.values(), sequence)
     turn = {change.id: place for place, change in enumerate(todo)}
@@ -55,7 +55,7 @@ def rehearse(assigned: Desired, target: Desired, rules: RolloutRules, sequence: 
         todo = [stage.todo[id_] for id_ in sorted(free | ranked & stage.todo.keys(), key=turn.__getitem__)]
 
 
-class _Stage(Scene):
+class Stage(Scene):
     """A scene that lasts from round to round."""
 
     def __init__(self, assigned: Desired, target: Desired, rules: RolloutRules) -> None:
@@ -103,9 +103,9 @@ class _Stage(Scene):
     def done(self, made: Sequence[InstanceChange]) -> None:
         """Applies the assignment: leaving copies have freed their room, started copies serve."""
         self.before = dict(self.assigned)
-        self.pending.clear()
-        self.leaving.clear()
         for change in made:
+            self.pending.pop(change.id, None)
+            self.leaving.pop(change.id, None)
             self._of_node[change.node].discard(change.id)
             self._of_owner[change.owner].discard(change.id)
             if change.instance.service and change.after:
@@ -113,5 +113,5 @@ class _Stage(Scene):
             elif change.kind is ChangeKind.STOP:
                 self._jobs[change.owner] -= 1
         for node, gpu in {place for change in made for place in change.places}:
-            lines = self.assigned[node].instances
-            self._holding[node, gpu] = [instance for instance in lines if gpu in instance.all_gpus]
+            lines = [line for line in self.assigned[node].instances if gpu in line.all_gpus]
+            self._holding[node, gpu] = [copy for line in lines for copy in self._copies(line)]

@@ -65,6 +65,40 @@ def test_no_step_is_made_if_every_service_would_start_where_it_failed() -> None:
     assert drafted({"shop/a": tuple(PLACES)}, ["shop/a"]) is None
 
 
+def swapping() -> Snapshot:
+    """A rollout in which each service waits for the GPU of the other: nothing of the plan in force has begun."""
+    runs = running()
+    lines = [
+        Instance(f"n-{name}", name, *place, "v", 1, 0.0, 100, EACH_GIB, 1500.0, RATES[name])
+        for name, place in (("shop/a", B), ("shop/b", A))
+    ]
+    plan = assign_plan(runs, formulate(runs), Plan(tuple(lines)))
+    full = [
+        Instance(f"i-{name}", name, *place, "v", 1, 0.0, 60, EACH_GIB, 1500.0, RATES[name])
+        for name, place in (("shop/a", A), ("shop/b", B))
+    ]
+    assigned = assign_plan(runs, formulate(runs), Plan(tuple(full)))
+    return replace(runs, in_force=plan, assigned=assigned, target=2, is_rolling=True)
+
+
+def test_in_a_rollout_whose_copies_wait_a_step_changes_what_runs() -> None:
+    snapshot = swapping()
+    needs = [CapacityNeed("shop/b", StepTrigger.LOAD_ROSE, *[NEEDED["shop/b"]] * 2, "load rose")]
+    step = draft_step(step_base(snapshot, formulate(snapshot)), needs, Inline(), snapshot.at, None)
+    assert step and "shop/b" in step.quick.rungs
+    kept = {line.id for wanted in step.decision.desired.values() for line in wanted.instances}
+    assert {line.id for wanted in snapshot.assignments.values() for line in wanted.instances} <= kept
+
+
+def test_a_base_knows_by_itself_when_the_rollout_has_reached_its_plan() -> None:
+    snapshot = swapping()
+    base = step_base(replace(snapshot, assigned=None), formulate(snapshot))
+    amid = base.amid_rollout(snapshot.assigned)
+    assert amid.snapshot == snapshot and amid.plan is base.plan
+    assert amid.amid_rollout(dict(snapshot.in_force)).snapshot == base.snapshot
+    assert base.amid_rollout(None) is base
+
+
 def test_the_fast_lane_serves_the_others_at_once_and_calls_for_a_cycle() -> None:
     places, until = tuple(PLACES), NOON + timedelta(minutes=1)
     snapshot = replace(running(), failed_places={"shop/a": places}, resting={"shop/a": Rest(until, places)})
