@@ -83,7 +83,7 @@ def swapping() -> Snapshot:
 
 def test_in_a_rollout_whose_copies_wait_a_step_changes_what_runs() -> None:
     snapshot = swapping()
-    needs = [CapacityNeed("shop/b", StepTrigger.LOAD_ROSE, *[NEEDED["shop/b"]] * 2, "load rose")]
+    needs = [CapacityNeed("shop/b", StepTrigger.LOAD_ROSE, NEEDED["shop/b"], NEEDED["shop/b"], "load rose")]
     step = draft_step(step_base(snapshot, formulate(snapshot)), needs, Inline(), snapshot.at, None)
     assert step and "shop/b" in step.quick.rungs
     kept = {line.id for wanted in step.decision.desired.values() for line in wanted.instances}
