@@ -10,7 +10,7 @@ from app.control.domain.desired import Desired, sum_rates
 from app.control.rollout.changes import InstanceChange
 from app.control.rollout.failing.starts import start_seconds
 from app.control.rollout.making import make, sort_changes
-from app.control.rollout.ordering.rehearsal import Stage
+from app.control.rollout.ordering.rehearsal import RehearsedScene
 from app.control.rollout.rules import RolloutRules
 
 SOON_SECONDS = 180.0  # a load that rose steeply falls, or rises further, within minutes
@@ -24,7 +24,7 @@ def foresee_shortfalls(
     All that is assigned serves, each start takes as long as its profile says, and changes wait for each other as in a
     rollout. Where the steps end counts for as long again, so that a slow way is better than none.
     """
-    stage, elsewhere = Stage(assigned, target, rules), sum_rates(assigned)
+    stage, elsewhere = RehearsedScene(assigned, target, rules), sum_rates(assigned)
     turn = {change.id: place for place, change in enumerate(sort_changes(stage.todo.values(), ()))}
     lacked = dict.fromkeys(rates, 0.0)
     under_way: list[tuple[float, int, InstanceChange]] = []  # with the second in which each ends

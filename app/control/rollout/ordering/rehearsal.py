@@ -33,7 +33,7 @@ def rehearse(assigned: Desired, target: Desired, rules: RolloutRules, sequence: 
 
     Changes in the sequence are checked in every round: others wait for them.
     """
-    stage = Stage(assigned, target, rules)
+    stage = RehearsedScene(assigned, target, rules)
     ranked = frozenset(sequence)
     todo = sort_changes(stage.todo.values(), sequence)
     turn = {change.id: place for place, change in enumerate(todo)}
@@ -55,7 +55,7 @@ def rehearse(assigned: Desired, target: Desired, rules: RolloutRules, sequence: 
         todo = [stage.todo[id_] for id_ in sorted(free | ranked & stage.todo.keys(), key=turn.__getitem__)]
 
 
-class Stage(Scene):
+class RehearsedScene(Scene):
     """A scene that lasts from round to round."""
 
     def __init__(self, assigned: Desired, target: Desired, rules: RolloutRules) -> None:
