@@ -256,9 +256,12 @@ def _blend(
     left = {each.name: _left_out(sample, traits, each, folds) for each in candidates}
     if not all(len(each) for each in left.values()):
         return ChosenInterference(SCALAR.name, SCALAR.fit(observations, traits))
-    # The likelihood of normal errors, were each family one observation: few families average, many choose.
-    spread = np.array([max(1e-12, float((left[each.name] ** 2).mean())) for each in candidates])
-    precision = (spread.min() / spread) ** (families / 2)
+    # The likelihood of normal errors, were each family one observation: few families average, many choose. Families
+    # differ in how far anything foresees them, so each has its own spread, lest the wildest decide alone.
+    ends = np.cumsum([sum(fold) for fold in folds if any(fold) and not all(fold)])
+    by_fold = [np.split(left[each.name] ** 2, ends[:-1]) for each in candidates]
+    spread = np.array([[max(1e-12, float(squares.mean())) for squares in each] for each in by_fold])
+    precision = np.exp(np.log(spread.min(0) / spread).mean(1) * families / 2)
     weights = precision / precision.sum()
     averaged = _average(observations, traits, candidates, weights)
     own = weights @ np.array([left[each.name] for each in candidates])
