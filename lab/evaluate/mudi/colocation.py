@@ -40,8 +40,8 @@ NOTE = (
     f"{WORLDS} worlds a seed, each of the nine trainings left out once: right is a service that is slowed at most "
     f"{NEAR_BEST:.0%} more than the least slowed of six. The slides print no pair, so truth is drawn: kinds of layers "
     f"decide {1 - OWN_SHARE:.0%} of what a training is like, which favours predictors from layers. 'Reproduced' is a "
-    "predictor for each service, as Mudi has; 'ours' multiplies a pressure predicted from layers by each service's "
-    "sensitivity, as all plans do, so that every training suits the same service best."
+    "predictor for each service, as Mudi has; 'ours' multiplies pressures predicted from layers by each service's "
+    "sensitivities, as all plans do; by one factor every training suits the same service best."
 )
 Slowed: TypeAlias = Mapping[tuple[str, str], float]  # by service and training: its time to that alone
 Layers: TypeAlias = Mapping[str, Mapping[str, int]]  # by training
