@@ -236,6 +236,15 @@ FAULTY = {
     "pressure 1.1": Bad(profile(pressure="1.1"), "spec.pressure", "out of range"),
     "pressure -1 at 10": Bad(profile(pressure="{10: -1}"), "spec.pressure.10", "out of range"),
     "pressure in words": Bad(profile(pressure="high"), "spec.pressure", "not a number"),
+    "a pair of pressures over 1": Bad(
+        profile(pressure="{compute: 0.2, bandwidth: {10: 1.1}}"), "spec.pressure.bandwidth.10", "out of range"
+    ),
+    "a pressure on something else": Bad(
+        profile(pressure="{compute: 0.2, disk: 0.1}"), "spec.pressure.disk", "there is no field"
+    ),
+    "a pair of sensitivities below 0": Bad(
+        profile(sensitivity="{compute: -1}"), "spec.sensitivity.compute", "out of range"
+    ),
     "power at 101": Bad(profile(powerW="{101: 1}"), "spec.powerW.101", "1..100"),
     "exponent 1000": Bad(profile(clockExponent="1000"), "spec.clockExponent", "out of range"),
     "sensitivity below 0": Bad(profile(sensitivity="-0.1"), "spec.sensitivity", "out of range"),

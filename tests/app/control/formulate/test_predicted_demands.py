@@ -68,3 +68,20 @@ def test_a_job_that_is_declared_many_times_counts_once() -> None:
         declared(*MEASURED[:3], *copies, job("new", {"conv": 30})).of(Kind.JOB), "lab", "new"
     )
     assert found["v100-16gb"].jobs == 3
+
+
+def test_both_pressures_are_predicted_where_jobs_state_both() -> None:
+    measured = [
+        job(
+            f"known-{count}", {"conv": count},
+            pressure={"compute": count / 100, "bandwidth": {"20": 0.1, "100": 0.2}},
+            sensitivity={"compute": 0.3, "bandwidth": 0.1},
+        )
+        for count in COUNTS
+    ]  # fmt: skip
+    problem = build_problem(declared(*measured, job("new", {"conv": 30})))
+    demand = problem.jobs["lab/new"].profiles["v100-16gb"].demand
+    last = dict(demand.pressure)[100]
+    assert 0.2 <= last.real <= 0.6
+    assert 0.19 <= last.imag <= 0.21
+    assert demand.sensitivity.real > demand.sensitivity.imag > 0
