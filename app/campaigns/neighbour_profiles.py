@@ -14,7 +14,7 @@ from app.manifests.model import API_VERSION, Free, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_pair, is_uncertain, value_at
 from solvers.interference import fit
 from solvers.interference.pure_factors import COMPUTE, FACTORS
-from solvers.interference.scalars import MeasuredFactors, SpreadValue, pressure_and_sensitivity
+from solvers.interference.scalars import MeasuredFactors, SpreadValue, name_candidate, pressure_and_sensitivity
 
 DIGITS = 4
 MOST_PRESSURE = 1.0  # that a Profile may have
@@ -62,7 +62,7 @@ def neighbour_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[M
         for profile in declared
         if profile.variant in found
     ]
-    return NeighbourProfiles(manifests, fit(observations).measured.errors.get("scalar"))
+    return NeighbourProfiles(manifests, fit(observations).measured.errors.get(name_candidate(found)))
 
 
 def interference_fields(

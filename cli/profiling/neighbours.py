@@ -41,18 +41,19 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Prints pressures and sensitivities from the files' measurements; returns them by GPU type and model."""
     from app.campaigns.neighbour_profiles import interference_fields
     from solvers.interference import fit
-    from solvers.interference.scalars import pressure_and_sensitivity
+    from solvers.interference.scalars import name_candidate, pressure_and_sensitivity
 
     rows = [row for name in args.files for row in read_rows(name, args.gpu_type or "")]
     found = []
     for gpu_type, observations in sorted(slowdowns(rows).items()):
         model = fit(observations).measured
-        values = {name: interference_fields(each) for name, each in pressure_and_sensitivity(observations).items()}
+        factors = pressure_and_sensitivity(observations)
         found.append(
             {
                 "gpuType": gpu_type,
                 "measurements": len(observations),
-                "profiles": values,
+                "profiles": {name: interference_fields(each) for name, each in factors.items()},
+                "stated": name_candidate(factors),
                 "method": model.method,
                 "left_out_error": model.error,
                 "left_out_errors": model.errors,
@@ -66,11 +67,11 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _said(found: Mapping[str, Any]) -> str:
-    error, scalar = found["left_out_error"], found["left_out_errors"].get("scalar")
+    error, stated = found["left_out_error"], found["left_out_errors"].get(found["stated"])
     head = f"{found['gpuType']}: {found['measurements']} measurements beside neighbours"
-    if error is None or scalar is None:
+    if error is None or stated is None:
         return f"{head}; too few different mixes to leave some out"
-    missed = f"one pressure and sensitivity a model miss a left-out mix by {write_error(scalar)}"
+    missed = f"these pressures and sensitivities ({found['stated']}) miss a left-out mix by {write_error(stated)}"
     return f"{head}; {missed}; best is {found['method']} with {write_error(error)}"
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from solvers.interference import factors
 from solvers.interference.candidate import Floats
-from solvers.interference.choice import SMALLEST_ERROR, choose_profile_shape
+from solvers.interference.choice import SCALAR, SMALLEST_ERROR, TWO_LINEAR, choose_profile_shape
 from solvers.interference.factor_layout import FactorShape
 from solvers.interference.factors import ONE_FACTOR, TWO_FACTORS
 from solvers.interference.observation import SlowdownObservation, WrongObservation
@@ -80,6 +80,12 @@ def pressure_and_sensitivity(observations: Sequence[SlowdownObservation]) -> dic
     found = FactorMatrices(found.sensitivities * scale, found.pressures / scale)
     spread = _spreads(tables, found)
     return {model: _measured(tables, model, found, spread) for model in tables.models}
+
+
+def name_candidate(found: Mapping[str, MeasuredFactors]) -> str:
+    """Returns which candidate of `choice` these pressures and sensitivities are of."""
+    has_two = any(len(each.sensitivity) > 1 for each in found.values())
+    return (TWO_LINEAR if has_two else SCALAR).name
 
 
 def _measured(tables: SlowdownTables, model: str, found: FactorMatrices, spread: FactorMatrices) -> MeasuredFactors:

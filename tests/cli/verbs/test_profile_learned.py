@@ -70,6 +70,7 @@ def test_two_factors_are_written_as_pairs_that_a_profile_may_have(run: Run, tmp_
     assert most_compute["compute"]["50"]["mean"] == 1
     assert most_compute["bandwidth"]["50"]["mean"] == least_compute["compute"]["50"]["mean"] == 0
     assert least_compute["bandwidth"]["20"]["mean"] == pytest.approx(0.8, abs=0.02)
+    assert "(two linear factors) miss a left-out mix by" in run("profile", "neighbours", str(path)).err
 
 
 @pytest.mark.slow
