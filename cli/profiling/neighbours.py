@@ -41,7 +41,7 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Prints pressures and sensitivities from the files' measurements; returns them by GPU type and model."""
     from app.campaigns.neighbour_profiles import interference_fields
     from solvers.interference import fit
-    from solvers.interference.scalars import name_candidate, pressure_and_sensitivity
+    from solvers.interference.profile_factors import name_candidate, pressure_and_sensitivity
 
     rows = [row for name in args.files for row in read_rows(name, args.gpu_type or "")]
     found = []

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agents.contract.campaigns import MeasuredSetting, SharedCopyTimes
-    from solvers.interference.scalars import MeasuredFactors
+    from solvers.interference.profile_factors import MeasuredFactors
 
 HALVES = 2
 
@@ -40,7 +40,7 @@ def _errors(
     import numpy as np
 
     from app.campaigns.neighbours import slowdowns
-    from solvers.interference.scalars import pressure_and_sensitivity
+    from solvers.interference.profile_factors import pressure_and_sensitivity
 
     found = dict(pressure_and_sensitivity(slowdowns(measured)))
     if by_batch:

@@ -14,8 +14,8 @@ import numpy as np
 
 from solvers.interference.candidate import Floats
 from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
+from solvers.interference.profile_factors import pressure_and_sensitivity
 from solvers.interference.pure_factors import COMPUTE
-from solvers.interference.scalars import pressure_and_sensitivity
 
 PRIOR = 0.5  # of a pressure and of a sensitivity
 PRIOR_DEVIATION = 0.4

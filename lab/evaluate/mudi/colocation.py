@@ -26,7 +26,7 @@ from simulation.truth.load import GpuPhysics, PhysicalLoad
 from simulation.truth.neighbours import ActiveLoad, slowdowns
 from solvers.interference import Neighbour, SharedRun, SlowdownObservation
 from solvers.interference.layers import LayeredValues, predict_from_layers
-from solvers.interference.scalars import pressure_and_sensitivity
+from solvers.interference.profile_factors import pressure_and_sensitivity
 from solvers.planners.names import JOINT, MUDI
 
 WITHOUT_LAYERS, CHANCE = "mean of the other trainings", "any GPU"

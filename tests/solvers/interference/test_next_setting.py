@@ -14,7 +14,7 @@ from solvers.interference.next_setting import (
     SharedSetting,
     next_shared_setting,
 )
-from solvers.interference.scalars import pressure_and_sensitivity
+from solvers.interference.profile_factors import pressure_and_sensitivity
 from tests.solvers.interference.families import declared_slowdown
 
 SHARES = (20, 50)

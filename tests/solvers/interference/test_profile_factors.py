@@ -10,8 +10,8 @@ import pytest
 from solvers.interference import Neighbour, SharedRun, SlowdownObservation, WrongObservation
 from solvers.interference.choice import choose_profile_shape
 from solvers.interference.factors import ONE_FACTOR
+from solvers.interference.profile_factors import MeasuredFactors, pressure_and_sensitivity
 from solvers.interference.pure_factors import BANDWIDTH, COMPUTE, FactorMatrices, purify
-from solvers.interference.scalars import MeasuredFactors, pressure_and_sensitivity
 from tests.solvers.interference.families import PRESSURE, SENSITIVITY, declared_pairs
 
 GROWTH = {20: np.array([0.4, 0.8]), 50: np.array([1.0, 1.0])}  # of pressures: bandwidth is soon used up
