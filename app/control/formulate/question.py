@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -53,7 +54,7 @@ class Question:
         rest = replace(problem, state=None, nodes={}, profiles={}, services={}, jobs={})
         jobs = [replace(job, units=0.0, priority=0) for job in problem.jobs.values()]
         named = [*problem.profiles.values(), *problem.services.values(), *jobs]
-        return content_hash(msgspec.json.encode((rest, state, nodes, named, self.pinned)))
+        return content_hash(msgspec.json.encode((rest, state, nodes, named, self.pinned), enc_hook=_list_parts))
 
     @cached_property
     def plan_in_force(self) -> Plan:
@@ -116,3 +117,10 @@ def _names_each_once(plan: Plan) -> bool:
     """Returns whether no job and no remainder is listed twice, which an edit would not show."""
     lists = (plan.jobs, [entry.service for entry in plan.unserved], [entry.job for entry in plan.unplaced])
     return all(len(set(names)) == len(names) for names in lists)
+
+
+def _list_parts(value: Any) -> list[float]:
+    """Writes a pressure on compute and on bandwidth."""
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")

@@ -15,6 +15,7 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
+from solvers.planning.problem import Demand
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.test_choosing import SERVICES, plan, world
 from tests.solvers.planning.judge.test_judged_plan import plans, policies, with_state
@@ -57,3 +58,14 @@ def test_other_plans_get_the_verdict_that_the_judge_gives_from_scratch(
     for other in [*others, *near, question.plan_in_force]:
         verdict, whole = question.verdict_on(other), judge(problem, other, simulate=False, keeps=keep)
         assert (verdict.violations, verdict.cost, verdict.changes) == (whole.violations, whole.cost, whole.changes)
+
+
+def test_a_question_changes_with_the_pressure_on_bandwidth() -> None:
+    problem = formulate(RUNNING).problem
+
+    def fingerprint(bandwidth: float) -> bytes:
+        demand = Demand(pressure=((100, complex(0.4, bandwidth)),), sensitivity=0.2 + 0.1j)
+        profiles = {key: replace(profile, demand=demand) for key, profile in problem.profiles.items()}
+        return Question(replace(problem, profiles=profiles)).fingerprint
+
+    assert fingerprint(0.3) == fingerprint(0.3) != fingerprint(0.4)
