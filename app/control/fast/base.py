@@ -126,7 +126,8 @@ class StepBase:
         if assigned == self.snapshot.assigned:
             return self
         found = replace(self, snapshot=replace(self.snapshot, assigned=assigned))
-        vars(found).update({name: known for name, known in vars(self).items() if name not in vars(found)})
+        # A copy, as another thread may be judging the plan meanwhile.
+        vars(found).update({name: known for name, known in vars(self).copy().items() if name not in vars(found)})
         self.__dict__.pop("judged", None)  # it belongs to the new base from here on
         return found
 

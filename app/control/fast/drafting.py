@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from app.control.decide.drafting import find_changed_owners
 from app.control.decide.resting import returning_services
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import FollowingSolver
@@ -58,6 +59,9 @@ def draft_step(
     other = _draft_from(midway, wanted, solver, now, kept_bound)
     if other is None or not called & other.quick.rungs.keys():
         return step
+    # It also gives up what the plan in force had yet to change.
+    changed = find_changed_owners(base.snapshot.in_force, other.decision.desired)
+    other = replace(other, decision=replace(other.decision, services=changed))
     rights = [each for each in (step, other) if each and each.decision.answer.outcome is not SolveOutcome.WRONG]
     if len(rights) < 2:
         return rights[0] if rights else step

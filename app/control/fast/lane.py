@@ -117,7 +117,10 @@ class FastLane:
             watched = watch_loads(self._watches, base.planned(self._starts), readings, now.timestamp(), moving)
             self._watches = watched.watches
             if watched.needs:
-                base = self.base = base.amid_rollout(self.assigned)
+                amid = base.amid_rollout(self.assigned)
+                if self.base is not base:  # forgotten meanwhile
+                    return LaneResult(calls_for=Reason.LOAD_ROSE)
+                base = self.base = amid
                 return self._answer(base, watched.needs, now, tell)
         base.judged  # noqa: B018 (for the step that may come)
         return LaneResult()

@@ -88,6 +88,7 @@ def test_in_a_rollout_whose_copies_wait_a_step_changes_what_runs() -> None:
     assert step and "shop/b" in step.quick.rungs
     kept = {line.id for wanted in step.decision.desired.values() for line in wanted.instances}
     assert {line.id for wanted in snapshot.assignments.values() for line in wanted.instances} <= kept
+    assert step.decision.services == ("shop/a", "shop/b"), "the move of shop/a is given up, which its tenant may see"
 
 
 def test_a_base_knows_by_itself_when_the_rollout_has_reached_its_plan() -> None:
