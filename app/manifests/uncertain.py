@@ -142,20 +142,28 @@ class SensitivitiesSpec(Spec):
     bandwidth: NotNegativeValue = Field(0, description="Slowdown per unit of their pressure on bandwidth")
 
 
-PARTS = frozenset(PressuresSpec.model_fields)
+PARTS = tuple(PressuresSpec.model_fields)
+FIELDS_OF = {"<uncertain>": FIELDS, "<pair>": PARTS}
 
 
 def is_pair(value: object) -> bool:
     """Returns True for a pressure or sensitivity that is stated for compute and bandwidth apart."""
-    return isinstance(value, dict) and not PARTS.isdisjoint(value)
+    return isinstance(value, dict) and not value.keys().isdisjoint(PARTS)
 
 
 def _form_or_pair(value: object) -> str:
-    return "<pair>" if is_pair(value) else _form(value)
+    return "<pair>" if _is_meant_as_pair(value) else _form(value)
 
 
 def _form_table_or_pair(value: object) -> str:
-    return "<pair>" if is_pair(value) else _form_or_table(value)
+    return "<pair>" if _is_meant_as_pair(value) else _form_or_table(value)
+
+
+def _is_meant_as_pair(value: object) -> bool:
+    """Returns True for a pair, and where all keys are words, but none of a spread: they may be misspelt parts."""
+    if not isinstance(value, dict) or not value:
+        return False
+    return is_pair(value) or (not is_uncertain(value) and all(str(key)[:1].isalpha() for key in value))
 
 
 Pressure: TypeAlias = Annotated[

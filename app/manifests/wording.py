@@ -12,6 +12,7 @@ from app.manifests import kinds
 from app.manifests.faults import ManifestFault, escape, nearest, quote, shown
 from app.manifests.kinds import Schema
 from app.manifests.model import JSON, Kind
+from app.manifests.uncertain import FIELDS_OF
 
 TYPES: Mapping[str, str] = {
     "float_type": "a number",
@@ -63,7 +64,8 @@ def _fault(
     if what == "missing":
         return ManifestFault(document, field, "this field is required", _description(kind, path))
     if what == "extra_forbidden":
-        return _unknown_field(kind, path, field, value, document)
+        form = str(detail["loc"][-2]) if len(detail["loc"]) > 1 else ""
+        return _unknown_field(kind, path, field, value, document, form)
     if value is None:
         return ManifestFault(document, field, "null is not allowed here; leave the field out", _description(kind, path))
     allowed = _describe_allowed(_schema_at(kind, path), value)
@@ -100,9 +102,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: JSON, document: str) -> ManifestFault:
+def _unknown_field(
+    kind: Kind, path: tuple[str | int, ...], field: str, value: JSON, document: str, form: str
+) -> ManifestFault:
     around = _branches(kinds.schema(kind), _schema_at(kind, path[:-1]))
-    known = sorted({name for branch in around for name in branch.get("properties", ())})
+    known = sorted(FIELDS_OF.get(form) or {name for branch in around for name in branch.get("properties", ())})
     named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
     word = str(path[-1])
     message = f"there is no field {quote(word)} here"

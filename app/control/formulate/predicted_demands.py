@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app.control.domain.specs import Spec, job_tables
 from app.manifests.model import Free, Manifest
-from app.manifests.uncertain import MEAN_QUANTILE, is_pair, profile_at
+from app.manifests.uncertain import MEAN_QUANTILE, PARTS, is_pair, profile_at
 
 if TYPE_CHECKING:
     from solvers.interference.layers import PredictedValues
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # The GPU type, the SM% to predict at, and the layers by kind.
 LayerQuestion: TypeAlias = tuple[str, tuple[int, ...], tuple[tuple[str, int], ...]]
 FIELDS = ("pressure", "sensitivity")
-PARTS = ("compute", "bandwidth")  # of both, where one is stated as a pair
 MOST_PRESSURE = 1.0
 MOST_JOBS = 500  # different ones that are compared
 

@@ -242,6 +242,18 @@ FAULTY = {
     "a pressure on something else": Bad(
         profile(pressure="{compute: 0.2, disk: 0.1}"), "spec.pressure.disk", "there is no field"
     ),
+    "a pair of pressures beside a table": Bad(
+        profile(pressure="{compute: 0.2, 20: 0.1}"), "spec.pressure.20", "(allowed: one of bandwidth, compute)"
+    ),
+    "a misspelt pressure": Bad(
+        profile(pressure="{bandwith: 0.2}"), "spec.pressure.bandwith", "there is no field", "bandwidth"
+    ),
+    "a misspelt sensitivity": Bad(
+        profile(sensitivity="{Compute: 0.2}"), "spec.sensitivity.Compute", "there is no field", "compute"
+    ),
+    "a pair beside a value with its spread": Bad(
+        profile(sensitivity="{compute: 0.2, mean: 0.1}"), "spec.sensitivity.mean", "one of bandwidth, compute)"
+    ),
     "a pair of sensitivities below 0": Bad(
         profile(sensitivity="{compute: -1}"), "spec.sensitivity.compute", "out of range"
     ),
