@@ -11,9 +11,10 @@ from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from simulation.physical_truth import learn
 from simulation.profiling.alone import figures_alone, measure_alone
-from simulation.profiling.beside import NeighbourScalars, explain, measure_groups
+from simulation.profiling.beside import NeighbourEffects, explain, measure_groups
 from simulation.truth import LoadKey, Physics
 from simulation.truth.family import generator
+from solvers.interference.pure_factors import COMPUTE
 from solvers.planning.problem import Problem, ProfileKey
 
 __all__ = ["COMPLETE", "SIXTEEN", "ProfilingEffort", "profile_world"]
@@ -38,9 +39,9 @@ def profile_world(world: DeclaredFiles, physics: Physics, effort: ProfilingEffor
     learn(physics, problem)
     used = {(service.model, variant) for service in problem.services.values() for variant in service.variants}
     wanted = [key for key in sorted(problem.profiles) if key[:2] in used]
-    scalars: dict[ProfileKey, NeighbourScalars] = {}
+    effects: dict[ProfileKey, NeighbourEffects] = {}
     for gpu_type in sorted({key[2] for key in wanted}):
-        scalars |= _measure_beside(problem, physics, [key for key in wanted if key[2] == gpu_type], effort)
+        effects |= _measure_beside(problem, physics, [key for key in wanted if key[2] == gpu_type], effort)
     manifests: dict[Key, Manifest] = {}
     for name, manifest in world.manifests.items():
         if name.kind is not Kind.PROFILE:
@@ -48,8 +49,8 @@ def profile_world(world: DeclaredFiles, physics: Physics, effort: ProfilingEffor
             continue
         spec: Mapping[str, Any] = manifest.spec
         key = (str(spec["model"]), str(spec["variant"]), str(spec["gpuType"]))
-        if key in scalars:
-            figures = _measure(problem, physics, key, effort) | _write(scalars[key])
+        if key in effects:
+            figures = _measure(problem, physics, key, effort) | _write(effects[key])
             manifests[name] = replace(manifest, spec={**spec, **figures})
     return DeclaredFiles(manifests)
 
@@ -64,17 +65,22 @@ def _measure(problem: Problem, physics: Physics, key: ProfileKey, effort: Profil
 
 def _measure_beside(
     problem: Problem, physics: Physics, keys: list[ProfileKey], effort: ProfilingEffort
-) -> dict[ProfileKey, NeighbourScalars]:
+) -> dict[ProfileKey, NeighbourEffects]:
     batches: dict[LoadKey, list[int]] = {key: sorted(problem.profiles[key].latency_ms) for key in keys}
     random = generator(physics.seed, "meetings", keys[0][2])  # part of the seed: another word draws other groups
     groups = measure_groups(physics, batches, effort.groups, random)
     return dict(zip(keys, explain(groups, keys, effort.quantile).values(), strict=True))
 
 
-def _write(found: NeighbourScalars) -> dict[str, Any]:
-    sensitivity: Any = found.sensitivity
-    if found.most_sensitivity > found.sensitivity:
-        sensitivity = {
-            "mean": found.sensitivity, "q90": found.most_sensitivity, "n": found.groups, "source": "measured"
-        }  # fmt: skip
-    return {"pressure": {f"{at:g}": value for at, value in found.pressure}, "sensitivity": sensitivity}
+def _write(found: NeighbourEffects) -> dict[str, Any]:
+    sensitivity: dict[str, Any] = {
+        name: {"mean": mean, "q90": found.most_sensitivity[name], "n": found.groups, "source": "measured"}
+        if found.most_sensitivity[name] > mean
+        else mean
+        for name, mean in found.sensitivity.items()
+    }
+    pressure = {name: {f"{at:g}": value for at, value in points} for name, points in found.pressure.items()}
+    return {
+        field: values if len(values) > 1 else values[COMPUTE]
+        for field, values in (("pressure", pressure), ("sensitivity", sensitivity))
+    }

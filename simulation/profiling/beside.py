@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from simulation.profiling.alone import SPREAD_SHARE
 from simulation.truth import LoadKey, Physics, RunningLoad
+from solvers.interference import Neighbour, SharedRun, SlowdownObservation
+from solvers.interference.profile_factors import pressure_and_sensitivity
+from solvers.interference.pure_factors import FACTORS
 
 ROUNDS = 40
 KNOTS = (10.0, 20.0, 40.0, 100.0)  # SM% at which pressure is found; linear between them
@@ -27,12 +30,12 @@ class MeasuredGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class NeighbourScalars:
-    """The effects of a model on its neighbours, by SM%, and theirs on it."""
+class NeighbourEffects:
+    """The effects of a model on its neighbours, by factor and SM%, and theirs on it."""
 
-    pressure: tuple[tuple[float, float], ...]
-    sensitivity: float
-    most_sensitivity: float  # covers the wanted share of what was measured
+    pressure: Mapping[str, tuple[tuple[float, float], ...]]
+    sensitivity: Mapping[str, float]
+    most_sensitivity: Mapping[str, float]  # covers the wanted share of what was measured
     groups: int
 
 
@@ -69,36 +72,79 @@ def _measure_group(physics: Physics, members: tuple[RunningLoad, ...]) -> Measur
 
 def explain(
     groups: Sequence[MeasuredGroup], keys: Sequence[LoadKey], quantile: float | None
-) -> dict[LoadKey, NeighbourScalars]:
+) -> dict[LoadKey, NeighbourEffects]:
     """Fits slowdown = 1 + sensitivity x sum of pressures. `quantile` is of the groups that the most covers."""
     number = {key: place for place, key in enumerate(keys)}
     mine, rows, slow = _table(groups, number)
-    pressures = np.full(len(KNOTS) * len(keys), 0.3)
-    sensitive = np.full(len(keys), 0.3)
+    sensitive, pressures = _find_two_factors(groups, keys) or _fit_one_factor(mine, rows, slow, len(keys))
+    pressures = np.maximum.accumulate(pressures, axis=1)
+    scale = np.maximum(pressures.max((0, 1)), 1e-9)  # a pressure is at most 1
+    pressures, sensitive = np.minimum(pressures / scale, MOST_PRESSURE), sensitive * scale
+    names = FACTORS[: len(scale)]
+    most = sensitive
+    if quantile is not None and len(slow):
+        beside = rows @ pressures.reshape(-1, len(scale))
+        most = sensitive * _covering((sensitive[mine] * beside).sum(1), slow, quantile)
+    return {
+        key: NeighbourEffects(
+            {
+                name: tuple((at, round(float(value), 4)) for at, value in zip(KNOTS, by_knot, strict=True))
+                for name, by_knot in zip(names, pressures[place].T, strict=True)
+            },
+            {name: round(float(value), 4) for name, value in zip(names, sensitive[place], strict=True)},
+            {name: round(float(value), 4) for name, value in zip(names, most[place], strict=True)},
+            int((mine == place).sum()),
+        )
+        for key, place in number.items()
+    }
+
+
+def _fit_one_factor(
+    mine: NDArray[np.int64], rows: NDArray[np.float64], slow: NDArray[np.float64], models: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns sensitivities [model, factor] and pressures [model, knot, factor] of one factor."""
+    pressures = np.full(len(KNOTS) * models, 0.3)
+    sensitive = np.full(models, 0.3)
     heavy = 1 / (1 + slow)  # what counts is the error as a share of the time
     for _ in range(ROUNDS if len(slow) else 0):
         beside = rows @ pressures
-        for place in range(len(keys)):
+        for place in range(models):
             here = mine == place
             weight = float((beside * heavy**2)[here] @ beside[here])
             if weight > 0:
                 sensitive[place] = max(1e-4, float((beside * heavy**2)[here] @ slow[here]) / weight)
         pressures = _non_negative(rows * (sensitive[mine] * heavy)[:, None], slow * heavy, pressures)
-    pressures = np.maximum.accumulate(pressures.reshape(len(keys), len(KNOTS)), axis=1)
-    scale = max(float(pressures.max()), 1e-9)  # a pressure is at most 1
-    pressures, sensitive = np.minimum(pressures / scale, MOST_PRESSURE), sensitive * scale
-    most = sensitive
-    if quantile is not None and len(slow):
-        most = sensitive * _covering(sensitive[mine] * (rows @ pressures.ravel()), slow, quantile)
-    return {
-        key: NeighbourScalars(
-            tuple((at, round(float(value), 4)) for at, value in zip(KNOTS, pressures[place], strict=True)),
-            round(float(sensitive[place]), 4),
-            round(float(most[place]), 4),
-            int((mine == place).sum()),
+    return sensitive[:, None], pressures.reshape(models, len(KNOTS), 1)
+
+
+def _find_two_factors(
+    groups: Sequence[MeasuredGroup], keys: Sequence[LoadKey]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Returns the same of two factors, as a campaign finds them; None where measurements are not sure of two."""
+    observations = [
+        SlowdownObservation(
+            SharedRun(
+                "/".join(member.key),
+                round(member.sm_percent),
+                tuple(
+                    Neighbour("/".join(other.key), round(other.sm_percent))
+                    for other_place, other in enumerate(group.members)
+                    if other_place != place
+                ),
+            ),
+            group.slow[place],
         )
-        for key, place in number.items()
-    }
+        for group in groups
+        for place, member in enumerate(group.members)
+    ]
+    found = pressure_and_sensitivity(observations, [round(knot) for knot in KNOTS])
+    effects = [found.get("/".join(key)) for key in keys]
+    if not all(each and each.sensitivity.keys() == each.pressure.keys() == set(FACTORS) for each in effects):
+        return None
+    known = [each for each in effects if each]
+    sensitive = np.array([[each.sensitivity[name].mean for name in FACTORS] for each in known])
+    at_knots = [[each.pressures_at(knot) for knot in KNOTS] for each in known]
+    return sensitive, np.array([[[at[name] for name in FACTORS] for at in each] for each in at_knots])
 
 
 def _shares(count: int, random: np.random.Generator) -> list[int]:

@@ -167,7 +167,7 @@ def fit(
     return InterferenceModel(observations, known, suited)
 
 
-def choose_profile_shape(observations: Sequence[SlowdownObservation]) -> FactorShape:
+def choose_profile_shape(observations: Sequence[SlowdownObservation], levels: Sequence[int] = ()) -> FactorShape:
     """Returns two factors where the evidence is sure of them and left-out mixes do not surely speak against, else one.
 
     Evidence alone would take two to explain whatever the formula cannot; what that is worth shows in left-out mixes.
@@ -175,10 +175,19 @@ def choose_profile_shape(observations: Sequence[SlowdownObservation]) -> FactorS
     """
     sample = _sample(observations)
     mixes = sorted({each.run.mix for each in sample})
-    if len(mixes) < LEAST_MIXES or evidence_weights(sample, [factors.ONE_FACTOR, factors.TWO_FACTORS])[1] < SURE:
-        return factors.ONE_FACTOR
-    left, order = _left_out_mixes(sample, Traits(), (TWO_LINEAR, SCALAR), PROFILE_FOLDS)
-    return factors.TWO_FACTORS if _simplest((TWO_LINEAR, SCALAR), left, order) == TWO_LINEAR else factors.ONE_FACTOR
+    one, two = factors.ONE_FACTOR, factors.TWO_FACTORS
+    if len(mixes) < LEAST_MIXES or evidence_weights(sample, [one, two], levels)[1] < SURE:
+        return one
+
+    def fit_one(seen: Sequence[SlowdownObservation], traits: Traits) -> FittedInterference:
+        return factors.fit(seen, one, levels)
+
+    def fit_two(seen: Sequence[SlowdownObservation], traits: Traits) -> FittedInterference:
+        return factors.fit(seen, two, levels)
+
+    candidates = InterferenceCandidate(TWO_LINEAR.name, fit_two), InterferenceCandidate(SCALAR.name, fit_one)
+    left, order = _left_out_mixes(sample, Traits(), candidates, PROFILE_FOLDS)
+    return two if _simplest(candidates, left, order) is candidates[0] else one
 
 
 def _sample(observations: Sequence[SlowdownObservation]) -> Sequence[SlowdownObservation]:

@@ -20,16 +20,18 @@ ROUNDS = 300
 STEP = 1e-5  # of a parameter, for slopes
 
 
-def evidence_weights(observations: Sequence[SlowdownObservation], shapes: Sequence[FactorShape]) -> Floats:
+def evidence_weights(
+    observations: Sequence[SlowdownObservation], shapes: Sequence[FactorShape], levels: Sequence[int] = ()
+) -> Floats:
     """Returns how likely each shape is; they add up to 1."""
-    logs = np.array([_log_evidence(observations, shape) for shape in shapes])
+    logs = np.array([_log_evidence(observations, shape, levels) for shape in shapes])
     weights = np.exp(logs - logs.max())
     found: Floats = weights / weights.sum()
     return found
 
 
-def _log_evidence(observations: Sequence[SlowdownObservation], shape: FactorShape) -> float:
-    layout, data = layout_and_data(observations, shape)
+def _log_evidence(observations: Sequence[SlowdownObservation], shape: FactorShape, levels: Sequence[int]) -> float:
+    layout, data = layout_and_data(observations, shape, levels)
     x, logs = None, []
     for noise in NOISES:  # from the least, at which factors differ most: each search starts where the last one ended
         x, loss = search(layout, data, noise, ROUNDS, x)

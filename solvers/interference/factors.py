@@ -99,9 +99,12 @@ def _data(layout: FactorLayout, observations: Sequence[SlowdownObservation]) -> 
     return FactorData(here, there, is_relative, base, logs, weights / weights.mean())
 
 
-def fit(observations: Sequence[SlowdownObservation], shape: FactorShape) -> FittedFactors:
-    """Fits factors of this shape; the noise is estimated from a first fit's residuals."""
-    layout, data = layout_and_data(observations, shape)
+def fit(observations: Sequence[SlowdownObservation], shape: FactorShape, levels: Sequence[int] = ()) -> FittedFactors:
+    """Fits factors of this shape; the noise is estimated from the residuals of the fit before.
+
+    `levels` are the SM% at which factors have values, linear between them; without any all that were measured.
+    """
+    layout, data = layout_and_data(observations, shape, levels)
     x, noise = None, FIRST_NOISE
     for rounds in (60, 240, 240):
         x, _ = search(layout, data, noise, rounds, x)
@@ -111,11 +114,13 @@ def fit(observations: Sequence[SlowdownObservation], shape: FactorShape) -> Fitt
     return FittedFactors(layout, x)
 
 
-def layout_and_data(observations: Sequence[SlowdownObservation], shape: FactorShape) -> tuple[FactorLayout, FactorData]:
+def layout_and_data(
+    observations: Sequence[SlowdownObservation], shape: FactorShape, levels: Sequence[int] = ()
+) -> tuple[FactorLayout, FactorData]:
     """Returns which parameters these observations have, and the observations as arrays."""
     if all(len(each.run.neighbours) < 2 for each in observations):
         shape = replace(shape, has_exponent=False)  # one neighbour at a time tells nothing about sums
-    layout = _layout(observations, shape)
+    layout = _layout(observations, shape, levels)
     return layout, _data(layout, observations)
 
 
@@ -153,15 +158,15 @@ def _bounds(layout: FactorLayout) -> list[tuple[float, float]]:
     return [*factors, *exponents, *([(-LARGEST_LOG, LARGEST_LOG)] * len(layout.bases))]
 
 
-def _layout(observations: Sequence[SlowdownObservation], shape: FactorShape) -> FactorLayout:
+def _layout(observations: Sequence[SlowdownObservation], shape: FactorShape, levels: Sequence[int]) -> FactorLayout:
     models = sorted({model for each in observations for model in each.run.models})
-    levels = {each.run.sm_percent for each in observations}
-    levels |= {neighbour.sm_percent for each in observations for neighbour in each.run.neighbours}
-    levels |= {each.run.against for each in observations if each.run.against is not None}
+    measured = {each.run.sm_percent for each in observations}
+    measured |= {neighbour.sm_percent for each in observations for neighbour in each.run.neighbours}
+    measured |= {each.run.against for each in observations if each.run.against is not None}
     bases = {
         (each.run.model, each.run.sm_percent, each.run.against) for each in observations if each.run.against is not None
     }
-    return FactorLayout(tuple(models), tuple(sorted(levels)), tuple(sorted(bases)), shape)
+    return FactorLayout(tuple(models), tuple(sorted(levels or measured)), tuple(sorted(bases)), shape)
 
 
 @dataclass(frozen=True, slots=True)

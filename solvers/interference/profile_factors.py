@@ -67,15 +67,17 @@ class SlowdownTables:
     samples: Floats
 
 
-def pressure_and_sensitivity(observations: Sequence[SlowdownObservation]) -> dict[str, MeasuredFactors]:
-    """Returns each model's pressures and sensitivities."""
+def pressure_and_sensitivity(
+    observations: Sequence[SlowdownObservation], levels: Sequence[int] = ()
+) -> dict[str, MeasuredFactors]:
+    """Returns each model's pressures, at these SM% or at those that were measured, and its sensitivities."""
     if any(each.run.against is not None for each in observations):
         raise WrongObservation("pressures need slowdowns against the model alone")
     beside = [each for each in observations if each.run.neighbours]
     if not beside:
         return {}
-    tables = _tables(beside)
-    found = _find_factors(beside, tables)
+    tables = _tables(beside, levels)
+    found = _find_factors(beside, tables, levels)
     scale = found.pressures.max(0)
     found = FactorMatrices(found.sensitivities * scale, found.pressures / scale)
     spread = _spreads(tables, found)
@@ -108,18 +110,22 @@ def _measured(tables: SlowdownTables, model: str, found: FactorMatrices, spread:
     return MeasuredFactors(pressure, sensitivity)
 
 
-def _find_factors(observations: Sequence[SlowdownObservation], tables: SlowdownTables) -> FactorMatrices:
+def _find_factors(
+    observations: Sequence[SlowdownObservation], tables: SlowdownTables, levels: Sequence[int]
+) -> FactorMatrices:
     """Returns one factor, or two in the form that neighbours tell."""
-    one = _fit(observations, tables, ONE_FACTOR)
+    one = _fit(observations, tables, ONE_FACTOR, levels)
     predicted = 1 + (one.effects[..., 0][tables.victim] * tables.counts).sum(1)
     is_missed = np.abs(np.log(predicted / (1 + tables.extra))).mean() > SMALLEST_ERROR
-    if is_missed and choose_profile_shape(observations) == TWO_FACTORS:
-        return purify(_fit(observations, tables, TWO_FACTORS), tables.sources) or one
+    if is_missed and choose_profile_shape(observations, levels) == TWO_FACTORS:
+        return purify(_fit(observations, tables, TWO_FACTORS, levels), tables.sources) or one
     return one
 
 
-def _fit(observations: Sequence[SlowdownObservation], tables: SlowdownTables, shape: FactorShape) -> FactorMatrices:
-    fitted = factors.fit(observations, shape)
+def _fit(
+    observations: Sequence[SlowdownObservation], tables: SlowdownTables, shape: FactorShape, levels: Sequence[int]
+) -> FactorMatrices:
+    fitted = factors.fit(observations, shape, levels)
     layout = fitted.layout
     sensitivities, pressures = (np.exp(layout.factors(fitted.x, second)) for second in (0, 1))
     models = [layout.models.index(model) for model in tables.models]
@@ -127,14 +133,17 @@ def _fit(observations: Sequence[SlowdownObservation], tables: SlowdownTables, sh
     return FactorMatrices(sensitivities[0, models], np.array([pressures[row] for row in rows]))
 
 
-def _tables(observations: Sequence[SlowdownObservation]) -> SlowdownTables:
+def _tables(observations: Sequence[SlowdownObservation], levels: Sequence[int]) -> SlowdownTables:
     models = sorted({model for each in observations for model in each.run.models})
-    sources = sorted({(n.model, n.sm_percent) for each in observations for n in each.run.neighbours})
+    beside = {neighbour for each in observations for neighbour in each.run.neighbours}
+    parts = {percent: _split(percent, levels) for percent in {neighbour.sm_percent for neighbour in beside}}
+    sources = sorted({(neighbour.model, at) for neighbour in beside for at, _ in parts[neighbour.sm_percent]})
     places, rows = ({each: at for at, each in enumerate(group)} for group in (sources, models))
     counts = np.zeros((len(observations), len(sources)))
     for row, each in enumerate(observations):
         for neighbour in each.run.neighbours:
-            counts[row, places[neighbour.model, neighbour.sm_percent]] += 1
+            for at, weight in parts[neighbour.sm_percent]:
+                counts[row, places[neighbour.model, at]] += weight
     return SlowdownTables(
         models,
         sources,
@@ -143,6 +152,14 @@ def _tables(observations: Sequence[SlowdownObservation]) -> SlowdownTables:
         np.array([each.slowdown - 1 for each in observations]),
         np.array([float(each.samples) for each in observations]),
     )
+
+
+def _split(sm_percent: int, levels: Sequence[int]) -> list[tuple[int, float]]:
+    """Returns the levels around this SM% and how much each counts; itself without levels."""
+    if not levels:
+        return [(sm_percent, 1.0)]
+    place = float(np.interp(sm_percent, levels, range(len(levels))))
+    return [(level, 1 - abs(place - at)) for at, level in enumerate(levels) if abs(place - at) < 1]
 
 
 def _spreads(tables: SlowdownTables, found: FactorMatrices) -> FactorMatrices:

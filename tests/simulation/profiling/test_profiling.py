@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,9 @@ from app.manifests.uncertain import MEAN_QUANTILE, Q90
 from simulation.physical_truth import learn
 from simulation.profiling import COMPLETE, SIXTEEN, profile_world
 from simulation.profiling.alone import measure_alone
-from simulation.profiling.beside import measure_groups
-from simulation.truth import LoadKey, Physics
+from simulation.profiling.beside import MeasuredGroup, explain, measure_groups
+from simulation.truth import LoadKey, Physics, RunningLoad
+from solvers.interference.pure_factors import FACTORS
 from tests.simulation.worlds import small
 
 pytestmark = pytest.mark.slow
@@ -73,3 +76,29 @@ def test_only_profiles_change_and_those_that_no_service_uses_are_left_out() -> N
     assert {key for key in found.manifests if key.kind is Kind.PROFILE} <= set(world.manifests)
     for one in found.of(Kind.PROFILE):
         assert one.spec["memoryGib"] == world.manifests[one.key].spec["memoryGib"]
+
+
+@pytest.mark.parametrize("factors", [1, 2])
+def test_groups_slowed_by_two_factors_are_explained_by_two_and_others_by_one(factors: int) -> None:
+    keys: list[LoadKey] = [(f"m{number}", "fp16", "v100-16gb") for number in range(6)]
+    sensitive, pressing = np.random.default_rng(0).uniform(0.1, 1.0, (2, 6, factors))
+    if factors == 2:
+        pressing[0, 1] = pressing[1, 0] = 0.0
+    groups = []
+    for first, second in product(range(6), range(6)):
+        shares = (20, 40) if (first + second) % 2 else (40, 40)
+        members = tuple(RunningLoad(keys[at], 1, share) for at, share in zip((first, second), shares, strict=True))
+        # Pressure grows with SM%: on compute in proportion, on bandwidth hardly.
+        pushed = [pressing[at] * np.array([share / 40, 0.8 + share / 200][:factors])
+                  for at, share in zip((first, second), shares, strict=True)]  # fmt: skip
+        slow = (1 + float(sensitive[first] @ pushed[1]), 1 + float(sensitive[second] @ pushed[0]))
+        groups.append(MeasuredGroup(members, slow))
+    found = explain(groups, keys, None)
+    for place, key in enumerate(keys):
+        assert tuple(found[key].sensitivity) == FACTORS[:factors]
+        expected = sensitive[place] @ pressing.T
+        predicted = sum(
+            found[key].sensitivity[name] * np.array([dict(found[other].pressure[name])[40.0] for other in keys])
+            for name in FACTORS[:factors]
+        )
+        assert predicted == pytest.approx(expected, abs=0.06)
