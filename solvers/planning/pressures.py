@@ -37,8 +37,12 @@ def with_strangers(sensitivity: Pressure, pressure: Pressure, outside: float) ->
 
     (1 + s a)(1 + s b) = 1 + s (a + b (1 + s a)).
     """
+    if outside == 0.0:
+        return pressure
     more = outside * (1.0 + sensitivity.real * pressure.real + sensitivity.imag * pressure.imag)
-    return pressure + (more if sensitivity.real >= sensitivity.imag else more * 1j)
+    if sensitivity.real >= sensitivity.imag:
+        return complex(pressure.real + more, pressure.imag)
+    return complex(pressure.real, pressure.imag + more)
 
 
 def above(pressure: Pressure, own: Pressure) -> Pressure:

@@ -355,15 +355,17 @@ def is_same(a: GpuPattern, b: GpuPattern) -> bool:
 @njit(C16(WORLD, F1, F1, PATTERN), inner=True)
 def price_of_pressure(w: TableArrays, prices: Floats, need: Floats, p: GpuPattern) -> complex:
     """Returns what one more unit of pressure, on compute and on bandwidth, takes from the worth of these residents."""
-    total, price = 0j, 0j
+    total, compute, bandwidth = 0j, 0.0, 0.0
     for i in range(int(p.about[0])):
         total += w.pressure[w.offer_profile[p.offer[i]], p.sm[i]]
     for i in range(int(p.about[0])):
         profile, service = w.offer_profile[p.offer[i]], w.offer_service[p.offer[i]]
         feels = w.sensitivity[profile]
         beside = total - w.pressure[profile, p.sm[i]]
-        price += prices[service] * min(p.cap[i], need[service]) * feels / (1.0 + slow_by(feels, beside))
-    return price
+        lost = prices[service] * min(p.cap[i], need[service]) / (1.0 + slow_by(feels, beside))
+        compute += lost * feels.real
+        bandwidth += lost * feels.imag
+    return complex(compute, bandwidth)
 
 
 @njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F3, SCRATCH, PATTERN), inner=True)
