@@ -14,7 +14,7 @@ from sqlalchemy import text
 from agents.contract.assignments import AssignedInstance, Frame
 from agents.control.assignments import AssignmentVerdict
 from app.control.domain.decision import Decision, PlanState
-from app.control.domain.desired import Desired, NodeDesired
+from app.control.domain.desired import Desired, NodeDesired, have_same_instances
 from app.control.domain.events import Reason
 from app.control.domain.failures import RecentFailures, group_failures, read_failures
 from app.http.metrics import REGISTRY
@@ -126,6 +126,15 @@ def test_changes_that_block_each_other_raise_an_alarm_and_are_left_out(database_
         (found,) = rows(simulation, "SELECT status FROM object WHERE kind = 'Service' AND name = 'a'")
         degraded = next(each for each in found.status["conditions"] if each["type"] == "Degraded")
         assert (degraded["status"], degraded["reason"]) == ("True", "RolloutBlocked")
+
+
+def test_quick_steps_know_what_runs_and_starts(database_url: str) -> None:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
+        decision = settled(simulation)
+        roll_out(simulation, decision, with_smaller_batches(decision.desired, "a"))
+        for _ in follow(simulation, 10):
+            assigned = simulation.planner._lane.assigned
+            assert assigned and have_same_instances(assigned, simulation.planner.store.view().assigned)
 
 
 def with_smaller_batches(desired: Desired, service: str) -> dict[str, NodeDesired]:
