@@ -78,9 +78,11 @@ class DemandSpec(Spec):
     host_memory_gib: NotNegativeValue = Field(0, description="Host memory")
     pressure: Pressure = Field(
         0.0,
-        description="Its pressure on what neighbours share, 0..1: on compute, one value or by SM%, or a pair",
+        description="Its pressure on what neighbours share, 0..1: on compute, one value or by SM%, or a pair for both",
     )
-    sensitivity: Sensitivity = Field(0, description="Slowdown per unit of its neighbours' pressure; one, or a pair")
+    sensitivity: Sensitivity = Field(
+        0, description="Slowdown per unit of its neighbours' pressure: on compute, or a pair for both"
+    )
     power_w: Watts = Field(0.0, description="Watts above idle when busy, by SM%, at the highest clock")
     clock_exponent: ExponentValue = Field(1, description="Time grows with (highest clock / clock) ** this")
     power_exponent: ExponentValue = Field(1, description="powerW shrinks with (clock / highest clock) ** this")

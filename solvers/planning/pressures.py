@@ -32,7 +32,7 @@ def most_felt(sensitivity: Pressure) -> float:
     return max(sensitivity.real, sensitivity.imag)
 
 
-def with_strangers(sensitivity: Pressure, pressure: Pressure, outside: float) -> Pressure:
+def add_strangers(sensitivity: Pressure, pressure: Pressure, outside: float) -> Pressure:
     """Returns the pressure on a resident together with that of strangers, which slow it by a factor of their own.
 
     (1 + s a)(1 + s b) = 1 + s (a + b (1 + s a)).
@@ -45,8 +45,8 @@ def with_strangers(sensitivity: Pressure, pressure: Pressure, outside: float) ->
     return complex(pressure.real, pressure.imag + more)
 
 
-def above(pressure: Pressure, own: Pressure) -> Pressure:
-    """Returns what is left of a pressure besides one's own."""
+def subtract_own(pressure: Pressure, own: Pressure) -> Pressure:
+    """Returns what is left of a pressure without one's own."""
     return complex(max(pressure.real - own.real, 0.0), max(pressure.imag - own.imag, 0.0))
 
 

@@ -22,7 +22,7 @@ from solvers.planning.bound.market import (
     part_of_class,
     scratch,
 )
-from solvers.planning.bound.scope import with_one_pressure
+from solvers.planning.bound.scope import merge_pressures
 from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
 from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import world
@@ -75,7 +75,7 @@ class BoundFleet:
 
 def fleet(t: Tables, levels: int) -> BoundFleet:
     """Returns every pool of the fleet, in so many classes by pressure."""
-    t = with_one_pressure(t)
+    t = merge_pressures(t)
     w = world(t)
     full_ratio = np.zeros((len(t.loads), len(t.batches)))
     full_ratios(w, full_ratio)

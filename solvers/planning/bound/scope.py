@@ -22,7 +22,7 @@ def why_not(t: Tables) -> str | None:
     return None
 
 
-def with_one_pressure(t: Tables) -> Tables:
+def merge_pressures(t: Tables) -> Tables:
     """Returns tables in which one pressure, a plain number, slows every resident by no more than both do.
 
     The bound knows classes of total pressure. Either pressure alone understates the slowdown; so does the sum of both

@@ -23,8 +23,8 @@ C1, C2, B1 = C16[::1], C16[:, ::1], numba.boolean
 
 slow_by = njit(F8(C16, C16), inner=True)(pressures.slow_by)
 most_felt = njit(F8(C16), inner=True)(pressures.most_felt)
-with_strangers = njit(C16(C16, C16, F8), inner=True)(pressures.with_strangers)
-above = njit(C16(C16, C16), inner=True)(pressures.above)
+add_strangers = njit(C16(C16, C16, F8), inner=True)(pressures.add_strangers)
+subtract_own = njit(C16(C16, C16), inner=True)(pressures.subtract_own)
 is_within = njit(B1(C16, C16, F8), inner=True)(pressures.is_within)
 add_parts = njit(F8(C16), inner=True)(pressures.add_parts)
 
@@ -74,8 +74,8 @@ def caps(
             outside = share_pressure * (free_sm[g] - sm) / 100.0
             bears = True
             for i in range(first[g], first[g + 1]):
-                of = neighbours[i, 1]
-                slow = (1.0 + slow_by(of, neighbours[i, 2] + pressure[sm])) * (1.0 + most_felt(of) * outside)
+                own, others = neighbours[i, 1], neighbours[i, 2] + pressure[sm]
+                slow = (1.0 + slow_by(own, others)) * (1.0 + most_felt(own) * outside)
                 if neighbours[i, 0].real * slow > neighbours[i, 3].real:
                     bears = False
                     break

@@ -10,7 +10,7 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.fleet.kernels import is_within, slow_by, with_strangers
+from solvers.planning.fleet.kernels import add_strangers, is_within, slow_by
 from solvers.planning.pressures import Pressures
 from solvers.planning.search.arrays import BOARD, C16, F1, F8, I1, I2, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate
@@ -55,7 +55,7 @@ def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> complex:
         if i != slot:
             total += w.pressure[w.offer_profile[b.offer[gpu, i]], b.sm[gpu, i]]
     outside = w.share_pressure * max(free, 0.0) / 100.0
-    return with_strangers(w.sensitivity[w.offer_profile[b.offer[gpu, slot]]], total, outside)
+    return add_strangers(w.sensitivity[w.offer_profile[b.offer[gpu, slot]]], total, outside)
 
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, I8), inner=True)
@@ -134,20 +134,20 @@ def roomy(b: Board, x: Beside, least: int, into: Ints) -> int:
 
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, C16), inner=True)
-def _bear_of(w: TableArrays, b: Board, x: Beside, gpu: int, of: complex) -> float:
+def _find_headroom(w: TableArrays, b: Board, x: Beside, gpu: int, unit: complex) -> float:
     """Returns how much more of one pressure all residents of a GPU bear."""
     was, low, high = x.job_pressure[gpu], LEAST_PRESSURE, MOST_PRESSURE
     feels = 0.0
     for i in range(b.count[gpu]):
-        feels = max(feels, slow_by(w.sensitivity[w.offer_profile[b.offer[gpu, i]]], of))
+        feels = max(feels, slow_by(w.sensitivity[w.offer_profile[b.offer[gpu, i]]], unit))
     if feels == 0.0:
         return float(np.inf)
-    x.job_pressure[gpu] = was + low * of
+    x.job_pressure[gpu] = was + low * unit
     if not keeps(w, b, x, gpu):
         low, high = 0.0, 0.0
     while high > 1.05 * low:
         middle = np.sqrt(low * high)
-        x.job_pressure[gpu] = was + middle * of
+        x.job_pressure[gpu] = was + middle * unit
         if keeps(w, b, x, gpu):
             low = middle
         else:
@@ -164,8 +164,8 @@ def bear(w: TableArrays, b: Board, x: Beside, gpus: Ints) -> None:
         if w.share_pressure > 0.0:  # taking a free share also removes the strangers on it
             x.headroom[gpu] = complex(np.inf, np.inf)
             continue
-        compute = _bear_of(w, b, x, gpu, 1 + 0j)
-        x.headroom[gpu] = complex(compute, _bear_of(w, b, x, gpu, 1j))
+        compute = _find_headroom(w, b, x, gpu, 1 + 0j)
+        x.headroom[gpu] = complex(compute, _find_headroom(w, b, x, gpu, 1j))
 
 
 @njit(I8(I1, I1, I2, I8, I1, I1, I1))

@@ -7,7 +7,7 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
 from solvers.planning.fleet.grids import SM, Floats, Ints
-from solvers.planning.fleet.kernels import above, slow_by
+from solvers.planning.fleet.kernels import slow_by, subtract_own
 from solvers.planning.pressures import Pressure, Pressures
 from solvers.planning.search.arrays import C1, C16, F3, F8, I1, I8, WORLD, TableArrays
 
@@ -64,7 +64,7 @@ def rate_table(w: TableArrays, site: int, sms: Ints, levels: Pressures, into: Fl
             if clock == 0.0:
                 continue
             for level in range(levels.shape[0]):
-                beside = above(levels[level], w.pressure[profile, sm])
+                beside = subtract_own(levels[level], w.pressure[profile, sm])
                 rate, _ = best_rate(w, offer, sm, beside, clock, w.site_memory_gib[site])
                 into[offer, level, place] = rate
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.fleet.kernels import slow_by, with_strangers
+from solvers.planning.fleet.kernels import add_strangers, slow_by
 from solvers.planning.pressures import Pressure, Pressures
 from solvers.planning.search.arrays import C1, C16, F1, F3, F8, I1, I8, MOST_RESIDENTS, WORLD, TableArrays
 from solvers.planning.search.capacity import best_rate
@@ -118,7 +118,7 @@ def settle(
         for i in range(count):
             profile = w.offer_profile[p.offer[i]]
             beside = total - w.pressure[profile, p.sm[i]]
-            beside = with_strangers(w.sensitivity[profile], beside, outside)
+            beside = add_strangers(w.sensitivity[profile], beside, outside)
             rate, by = best_rate(w, p.offer[i], p.sm[i], beside, clock, memory)
             service = w.offer_service[p.offer[i]]
             p.cap[i], p.batch[i] = rate, by
@@ -141,7 +141,7 @@ def settle(
                 profile, service = w.offer_profile[p.offer[i]], w.offer_service[p.offer[i]]
                 has = w.memory_gib[profile, p.batch[i]]
                 beside = total - w.pressure[profile, p.sm[i]]
-                beside = with_strangers(w.sensitivity[profile], beside, outside)
+                beside = add_strangers(w.sensitivity[profile], beside, outside)
                 rate, by = best_rate(w, p.offer[i], p.sm[i], beside, clock, has * (1 - 1e-9))
                 if by < 0:
                     continue

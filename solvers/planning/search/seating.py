@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from solvers.planning.pressures import with_strangers
+from solvers.planning.pressures import add_strangers
 from solvers.planning.problem import Instance
 from solvers.planning.search.arrays import MOST_RESIDENTS
 from solvers.planning.search.capacity import best_rate
@@ -63,7 +63,7 @@ def _column(
     caps = np.zeros(len(offers))
     for i, offer in enumerate(offers.tolist()):
         beside = complex(pressure.sum() - pressure[i])
-        beside = with_strangers(complex(t.sensitivity[profiles[i]]), beside, outside)
+        beside = add_strangers(complex(t.sensitivity[profiles[i]]), beside, outside)
         cap, batch = best_rate(shop.w, offer, int(sms[i]), beside, clock, spare_gib + float(memory[i]))
         if cap > 0 and batch >= 0:
             needed = float(t.memory_gib[profiles[i], batch])
