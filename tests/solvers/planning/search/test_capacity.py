@@ -15,11 +15,13 @@ from solvers.planning.search.tables import Tables, tables
 from tests.solvers.planning.random_problems import random_problem
 
 
-def asked_by_batch(t: Tables, offer: int, sm: int, pressure: float, clock: float) -> float:
+def asked_by_batch(t: Tables, offer: int, sm: int, pressure: complex, clock: float) -> float:
     profile, service = t.offer_profile[offer], t.problem.services[t.services[t.offer_service[offer]]]
     most = 0.0
     for place, batch in enumerate(t.batches):
-        exec_ms = float(t.exec_ms[profile, place, sm]) * (1 + float(t.sensitivity[profile]) * pressure)
+        feels = complex(t.sensitivity[profile])
+        slower = 1 + feels.real * pressure.real + feels.imag * pressure.imag
+        exec_ms = float(t.exec_ms[profile, place, sm]) * slower
         exec_ms *= clock ** float(t.clock_exponent[profile])
         if np.isfinite(exec_ms):
             slo = max_rate(int(batch), exec_ms * t.margin, service.slo_ms, service.percentile)[0]
@@ -33,7 +35,7 @@ def test_the_best_rate_is_the_most_of_all_batches(seed: int) -> None:
     w, r = world(t), Random(seed)
     for _ in range(min(40, 40 * len(t.offer_service))):
         offer, sm = r.randrange(len(t.offer_service)), r.randint(1, 100)
-        pressure, clock = r.uniform(0, 3), r.choice([1.0, 1.5])
+        pressure, clock = complex(r.uniform(0, 3), r.uniform(0, 2)), r.choice([1.0, 1.5])
         found = best_rate(w, offer, sm, pressure, clock, np.inf)[0]
         assert found == pytest.approx(asked_by_batch(t, offer, sm, pressure, clock), rel=1e-9)
 
@@ -43,9 +45,11 @@ def test_more_pressure_or_less_memory_never_carries_more(seed: int) -> None:
     t = tables(random_problem(seed))
     w, r = world(t), Random(seed)
     for _ in range(min(40, 40 * len(t.offer_service))):
-        offer, sm, pressure = r.randrange(len(t.offer_service)), r.randint(1, 100), r.uniform(0, 2)
+        offer, sm = r.randrange(len(t.offer_service)), r.randint(1, 100)
+        pressure = complex(r.uniform(0, 2), r.uniform(0, 2))
         free = best_rate(w, offer, sm, pressure, 1.0, np.inf)[0]
-        assert best_rate(w, offer, sm, pressure + 0.3, 1.0, np.inf)[0] <= free
+        for more in (0.3, 0.3j):
+            assert best_rate(w, offer, sm, pressure + more, 1.0, np.inf)[0] <= free
         assert best_rate(w, offer, sm, pressure, 1.0, 1.0)[0] <= free
 
 
