@@ -118,7 +118,13 @@ def test_too_many_shapes_are_refused_by_their_number() -> None:
 
 
 def test_what_is_left_out_is_named() -> None:
-    problem = tiny_problem(3)
+    drawn = tiny_problem(3)
+    assert left_out(drawn) == ["pressure on bandwidth"]
+    profiles = {
+        key: replace(profile, demand=replace(profile.demand, sensitivity=0.2))
+        for key, profile in drawn.profiles.items()
+    }
+    problem = replace(drawn, profiles=profiles)
     policy = replace(problem.policy, energy_price_per_kwh=0.3, power_budget_w=5000.0)
     assert left_out(problem) == []
     assert left_out(replace(problem, policy=policy)) == ["the energy of busy GPUs", "powerBudgetW"]

@@ -64,10 +64,10 @@ def test_no_batch_carries_more_than_its_line_when_a_node_is_lost() -> None:
             for offer, x in zip(rng.integers(m.first, m.last, 60), rng.integers(10, SM, 60), strict=True):
                 profile, service = t.offer_profile[offer], t.offer_service[offer]
                 for pressure in np.linspace(c.lo, c.hi, 7):
-                    others = pressure - t.pressure[profile, x]
+                    others = pressure - t.pressure[profile, x].real
                     if others < 0:
                         continue
-                    exec_ms = t.exec_ms[profile, :, x] * (1 + t.sensitivity[profile] * others)
+                    exec_ms = t.exec_ms[profile, :, x] * (1 + t.sensitivity[profile].real * others)
                     most = 0.0
                     for b in range(len(t.batches)):
                         ratio = t.slo_ms[service] / (exec_ms[b] * t.margin)
