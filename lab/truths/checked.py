@@ -223,12 +223,19 @@ def lessened(world: DeclaredFiles, share: float) -> DeclaredFiles:
     """Returns the world whose planner believes in this share of the interference."""
     return DeclaredFiles(
         {
-            key: replace(one, spec={**one.spec, "sensitivity": float(str(one.spec["sensitivity"])) * share})
+            key: replace(one, spec={**one.spec, "sensitivity": _scale(one.spec["sensitivity"], share)})
             if key.kind is Kind.PROFILE
             else one
             for key, one in world.manifests.items()
         }
     )
+
+
+def _scale(sensitivity: Any, share: float) -> Any:
+    """Returns a part of a sensitivity, or of both of a pair."""
+    if isinstance(sensitivity, dict):
+        return {part: _scale(value, share) for part, value in sensitivity.items()}
+    return float(sensitivity) * share
 
 
 def tried(world: DeclaredFiles, physics: Physics, seconds: int, work: int) -> dict[str, Any]:

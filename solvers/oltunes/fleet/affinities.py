@@ -31,6 +31,10 @@ class FleetAffinities:
         """States what runs on a GPU."""
         natures = [self._nature(line.service, line.variant, line.batch, self._type_of(line)) for line in lines]
         self._counts[number] = len(natures)
+        if (more := len(natures) - self._ratios.shape[1]) > 0:  # a policy that came later allows fewer
+            none = np.zeros((len(self._counts), more))
+            self._ratios = np.hstack((self._ratios, none))
+            self._variants = np.hstack((self._variants, none.astype(np.int64)))
         for at, (ratio, variant) in enumerate(natures):
             self._ratios[number, at], self._variants[number, at] = ratio, variant
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -12,6 +12,7 @@ import pytest
 from solvers.oltunes.fleet import plan
 from solvers.oltunes.fleet.affinities import FleetAffinities, is_high
 from solvers.oltunes.fleet.candidates import best_records, estimate_power_w, score_candidates
+from solvers.planners.ask import find_plan
 from solvers.planning.carried import accepted_rates
 from solvers.planning.fleet.offers import SHARED_PRESSURE
 from solvers.planning.fleet.rooms import FleetRooms
@@ -36,6 +37,8 @@ from solvers.planning.problem import (
     Variant,
 )
 from solvers.planning.search.promise import keep
+from solvers.planning.solve import SolveBudget
+from tests.solvers.planning.random_problems import random_problem
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 DEMAND = Demand(cpu_cores=1, host_memory_gib=1, pressure=((10, 0.02), (100, 0.3)), sensitivity=0.1)
@@ -233,3 +236,12 @@ def test_what_is_counted_after_each_step_is_what_the_whole_fleet_carries() -> No
         for line in problem.services.values():
             carried = sum(fleet.rates[own.id] for own in fleet.of(line.name))
             assert fleet.short(line) == pytest.approx(max(0.0, line.rate_per_second - carried))
+
+
+def test_more_may_run_on_a_gpu_than_the_policy_allows_by_now() -> None:
+    problem = random_problem(20135)
+    assert problem.state
+    on = Counter(line.place for line in problem.state.running)
+    assert max(on.values()) > problem.policy.clients_per_gpu
+    found = find_plan(problem, "oltunes", SolveBudget(seconds=None, work=200, seed=0), alone=True, bounds=False)
+    assert not judge(problem, found.plan).violations
