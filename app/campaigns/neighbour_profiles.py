@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from solvers.interference import fit
 from solvers.interference.profile_factors import MeasuredFactors, SpreadValue, name_candidate, pressure_and_sensitivity
 from solvers.interference.pure_factors import COMPUTE, FACTORS
 
+Value = TypeVar("Value")
 DIGITS = 4
 MOST_PRESSURE = 1.0  # that a Profile may have
 
@@ -49,7 +51,7 @@ def neighbour_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[M
     observations = slowdowns(measured)
     if not observations:
         return NeighbourProfiles([], None)
-    found = pressure_and_sensitivity(observations)
+    found = _name_as_declared(declared, pressure_and_sensitivity(observations))
     scales = {name: _scale(declared, found, name) for name in FACTORS}
     at = max(each.at for each in measured)
     manifests = [
@@ -86,6 +88,32 @@ def interference_fields(
             {name: _uncertain(value, at, 1 / scale[name]) for name, value in measured.sensitivity.items()}
         )
     return fields
+
+
+def _name_as_declared(
+    declared: Sequence[DeclaredProfile], found: Mapping[str, MeasuredFactors]
+) -> Mapping[str, MeasuredFactors]:
+    """Returns the factors by the names under which they press more like what is declared of the same models.
+
+    Models that were not measured keep their pairs: what is bandwidth there must not become compute here.
+    """
+    rows: list[tuple[float, ...]] = []  # measured on compute and on bandwidth, then declared
+    for profile in declared:
+        pressure, measured = profile.spec.get("pressure"), found.get(profile.variant)
+        if is_pair(pressure) and measured is not None and len(measured.pressure) == len(FACTORS):
+            stated = [_read_factor(pressure, name) or 0.0 for name in FACTORS]
+            for percent in measured.pressure[COMPUTE]:
+                values = [measured.pressure[name][percent].mean for name in FACTORS]
+                rows.append((*values, *(_pressure_at(each, percent) for each in stated)))
+    apart = np.array(rows).reshape(-1, 2 * len(FACTORS))
+    apart -= apart.mean(axis=0) if len(apart) else 0.0  # what all models have in common names nothing
+    if (apart[:, :2] * apart[:, 2:]).sum() >= (apart[:, :2] * apart[:, :1:-1]).sum():
+        return found
+    return {model: MeasuredFactors(_swap(each.pressure), _swap(each.sensitivity)) for model, each in found.items()}
+
+
+def _swap(by_factor: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: by_factor[other] for name, other in (FACTORS, FACTORS[::-1]) if other in by_factor}
 
 
 def _by_factor(values: Mapping[str, dict[str, object]]) -> dict[str, object]:

@@ -54,3 +54,21 @@ def test_each_factor_keeps_the_scale_that_is_declared() -> None:
             for factor, sensitivity in specs[f"m{mine}"]["sensitivity"].items()
         )
         assert predicted == pytest.approx(slowdown(mine, other, 50), rel=0.02)
+
+
+def test_factors_keep_the_names_under_which_they_are_declared() -> None:
+    """Profiles that were not measured again have pairs, too: their bandwidth must stay what it was."""
+    declared = [
+        DeclaredProfile(
+            f"m{n}", {"model": f"m{n}", "variant": "x", "pressure": {"compute": (4 - n) / 4, "bandwidth": n / 4}}
+        )
+        for n in NUMBERS[:3]
+    ]
+    for known, factor in ((declared, "bandwidth"), ([], "compute")):
+        others = [DeclaredProfile(f"m{n}", {"model": f"m{n}", "variant": "x"}) for n in NUMBERS[len(known) :]]
+        made = neighbour_profiles([*known, *others], measured_pairs())
+        specs = {each["metadata"]["name"]: each["spec"] for each in made.manifests}
+        grows = [specs[f"m{n}"]["pressure"][factor]["50"]["mean"] for n in NUMBERS]
+        assert grows == sorted(grows)
+        felt = [specs[f"m{n}"]["sensitivity"][factor]["mean"] for n in NUMBERS]
+        assert felt == sorted(felt, reverse=True)
