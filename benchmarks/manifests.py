@@ -134,8 +134,9 @@ def _demand(of: Demand) -> Document:
 
 def _pressure(of: Demand) -> Document | float:
     compute = _number_or_table(tuple((sm, value.real) for sm, value in of.pressure))
-    bandwidth = _number_or_table(tuple((sm, value.imag) for sm, value in of.pressure))
-    return {"compute": compute, "bandwidth": bandwidth} if bandwidth else compute
+    if not any(value.imag for _, value in of.pressure):
+        return compute
+    return {"compute": compute, "bandwidth": _number_or_table(tuple((sm, value.imag) for sm, value in of.pressure))}
 
 
 def _sensitivity(of: Pressure) -> Document | float:

@@ -6,13 +6,14 @@ A plain number presses on compute alone. `solvers.planning.fleet.kernels` compil
 
 from __future__ import annotations
 
-from typing import TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # the API reads problems without the solvers' libraries
+    import numpy as np
+    from numpy.typing import NDArray
 
 Pressure: TypeAlias = complex
-Pressures: TypeAlias = NDArray[np.complex128]
+Pressures: TypeAlias = "NDArray[np.complex128]"
 PressureCurve: TypeAlias = tuple[tuple[int, Pressure], ...]  # (SM%, pressure), SM% rising
 
 

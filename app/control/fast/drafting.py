@@ -51,7 +51,7 @@ def draft_step(
 ) -> DraftedStep | None:
     """Returns the step for as many of the needs as it may answer; None if it helps none of them."""
     step = _draft_from(base, needs, solver, now, kept_bound)
-    if base.snapshot.assigned is None or base.language_models:
+    if base.snapshot.assigned is None or base.language_models or _do_tenants_contend(base):
         return step
     midway, awaited = draft_base_midway(base.snapshot)
     called = {need.service for need in needs}
@@ -66,6 +66,11 @@ def draft_step(
     if len(rights) < 2:
         return rights[0] if rights else step
     return min(rights, key=lambda each: _price_shortfalls(base, needs, each))
+
+
+def _do_tenants_contend(base: StepBase) -> bool:
+    """Returns whether the plan in force gives tenants what they are owed, which what nodes are assigned may not yet."""
+    return any(limit.source == "share" for limit in base.question.problem.limits.values())
 
 
 def _price_shortfalls(base: StepBase, needs: Sequence[CapacityNeed], step: DraftedStep) -> float:
