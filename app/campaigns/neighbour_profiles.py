@@ -74,7 +74,7 @@ def interference_fields(
     scale = scales or dict.fromkeys(FACTORS, 1.0)
     fields: dict[str, object] = {}
     if measured.pressure:
-        fields["pressure"] = _by_factor(
+        fields["pressure"] = _name_factors(
             {
                 name: {
                     str(percent): _uncertain(value, at, scale[name], MOST_PRESSURE)
@@ -84,7 +84,7 @@ def interference_fields(
             }
         )
     if measured.sensitivity:
-        fields["sensitivity"] = _by_factor(
+        fields["sensitivity"] = _name_factors(
             {name: _uncertain(value, at, 1 / scale[name]) for name, value in measured.sensitivity.items()}
         )
     return fields
@@ -116,7 +116,7 @@ def _swap(by_factor: Mapping[str, Value]) -> dict[str, Value]:
     return {name: by_factor[other] for name, other in (FACTORS, FACTORS[::-1]) if other in by_factor}
 
 
-def _by_factor(values: Mapping[str, dict[str, object]]) -> dict[str, object]:
+def _name_factors(values: Mapping[str, dict[str, object]]) -> dict[str, object]:
     """Returns the values by factor; of compute alone its own."""
     return dict(values) if len(values) > 1 else values[COMPUTE]
 

@@ -97,7 +97,7 @@ class InterferenceModel:
     def measured(self) -> ChosenInterference:
         """Returns the simplest candidate that predicts left-out mixes as well as any."""
         if len({each.run.mix for each in self.observations}) < LEAST_MIXES:
-            return self._by_evidence
+            return self._weighed
         sample = _sample(self.observations)
         left, mixes = _left_out_mixes(sample, self.traits, self.candidates, FOLDS)
         errors = {name: float(np.abs(each).mean()) for name, each in left.items() if len(each)}
@@ -105,7 +105,7 @@ class InterferenceModel:
         return ChosenInterference(best.name, best.fit(self.observations, self.traits), errors, left[best.name])
 
     @cached_property
-    def _by_evidence(self) -> ChosenInterference:
+    def _weighed(self) -> ChosenInterference:
         """Returns what a Profile can state, averaged: too few mixes to leave any out, so all of them must count."""
         shapes = {SCALAR: factors.ONE_FACTOR, TWO_LINEAR: factors.TWO_FACTORS}
         weights = evidence_weights(self.observations, list(shapes.values()))
