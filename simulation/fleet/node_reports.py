@@ -100,6 +100,7 @@ class Speaker:
             usage=tuple(usage)[: reporting.MOST_USAGE],
             copies=tuple(self._copy(copy, index) for copy in alive),
             held_back=tuple(reporting.held_back(held, -1) for held in node.held[: reporting.MOST_OF_A_KIND]),
+            repartition=node.repartition,
             reclaim_at=node.reclaim_at,
         )
 

@@ -233,7 +233,6 @@ class RunningState:
     running: tuple[Instance, ...] = ()
     jobs: tuple[PlacedJob, ...] = ()
     knowledge: Knowledge = field(default_factory=dict)  # by planner: what it remembers from its last question
-    repartition: tuple[Place, ...] = ()  # GPUs whose nodes keep no limit by clock and batch alone, and ask for others
     measured: Mapping[str, MeasuredInstance] = field(default_factory=dict)  # for planners that try batches
     paces: Mapping[str, float] = field(default_factory=dict)  # likewise: units a second of running jobs, as measured
     swapped: tuple[PlacedJob, ...] = ()  # jobs that wait in host memory, as they ran

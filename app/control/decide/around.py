@@ -1,4 +1,4 @@
-"""Decides around GPUs where steps failed a short while ago, and writes such a decision for the fleet as it is."""
+"""Decides around GPUs where steps failed or watts are reserved, and writes such a decision for the fleet as it is."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from app.control.formulate.question import Question
 from solvers.planning.kept_bound import KeptBound, drop_bound
 from solvers.planning.plan import Plan
 
+RESERVED = "GPUs whose nodes asked for another partition were planned with fewer watts than they may draw"
 LEAST_LACK_SHARE = 1e-6  # of an unserved rate: less is rounding
 
 
@@ -38,7 +39,7 @@ Answering = Callable[[Snapshot, Question], FoundAnswer]
 def answer_around_rests(
     snapshot: Snapshot, question: Question, around: Snapshot, asked: Question, answering: Answering
 ) -> FoundAnswer:
-    """Answers around the GPUs where services rest; as usual, where load is unserved and that is no better."""
+    """Answers around what is closed or reserved; as usual, where load is unserved and that is no better."""
     if around is snapshot:
         return answering(snapshot, question)
     found = _answer_in(snapshot, around, asked, answering)
@@ -88,7 +89,8 @@ def judge_in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapsho
         return None
     plan = found.plan
     if around.nodes != snapshot.nodes and plan.certificate:
-        why = "GPUs where steps failed were closed to the search"
+        is_reserved = any(facts.reserved_gpus for facts in around.nodes.values())
+        why = RESERVED if is_reserved else "GPUs where steps failed were closed to the search"
         plan = replace(plan, certificate=drop_bound(plan.certificate, why))
     return replace(found, plan=plan, answer=replace(found.answer, plan=plan))
 

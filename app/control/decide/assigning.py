@@ -243,7 +243,7 @@ def _gpus(
         kind = problem.type_at((node, index))
         clock = clocks.get((node, index), kind.top_clock_mhz)
         frame = Frame(clock, kind.clocks_mhz[0], kind.top_clock_mhz)
-        found.append(AssignedGpu(index, frame, kind.max_w))
+        found.append(_cap(AssignedGpu(index, frame, problem.type_of(node).max_w), caps_w))
     taken, leaving = {gpu.index for gpu in found}, snapshot.in_force[node].instances if caps_w and before else ()
     left = [before[gpu] for gpu in {gpu for line in leaving for gpu in line.all_gpus} & before.keys() - taken]
     # What leaves a GPU draws no more than a new cap either.

@@ -22,6 +22,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
+from app.control.formulate.reserved_watts import reserve_watts
 from app.control.measure.tracing import note, phase
 from app.control.solve.orders import briefly, set_knowledge
 from solvers.planners.names import JOINT
@@ -44,7 +45,7 @@ class Moment:
 
     snapshot: Snapshot
     question: Question
-    around: Snapshot  # without the GPUs where steps failed a short while ago
+    around: Snapshot  # without the GPUs where steps failed a short while ago, and with watts in reserve
     asked: Question  # about that
 
     @property
@@ -54,8 +55,11 @@ class Moment:
 
 
 def pose_moment(snapshot: Snapshot) -> Moment:
-    """Poses the question of a snapshot, and the one without the GPUs where steps failed a short while ago."""
-    around, question = close_failed_places(snapshot), formulate(snapshot)
+    """Poses the question of a snapshot, and the one to answer if it can be answered as well.
+
+    That is without the GPUs where steps failed a short while ago, and with watts in reserve where nodes asked for it.
+    """
+    around, question = close_failed_places(reserve_watts(snapshot)), formulate(snapshot)
     return Moment(snapshot, question, around, question if around is snapshot else formulate(around))
 
 

@@ -200,6 +200,12 @@ class Reason(StrEnum):
         "warning",
         "An index of a node means another device than before; it is used as before.",
     )
+    WATTS_RESERVED = (
+        "watts_reserved",
+        "warning",
+        "A node cannot keep a GPU's cap and SLOs by clock and batch, so plans use fewer watts there than are allowed.",
+    )
+    WATTS_RELEASED = "watts_released", "info", "A GPU is planned with all watts that it may draw again."
     GPU_BACK = "gpu_back", "info", "A GPU that had failed or was fenced has been healthy for a while."
     NOT_PREEMPTIBLE = "not_preemptible", "warning", "A job that must not be stopped runs there until it ends."
     NO_ROOM_ANYWHERE = (

@@ -25,6 +25,7 @@ from app.control.formulate.objective import count_by_share, intensity_since
 from app.control.formulate.own_runtimes import encode_job_runtimes, encode_runtimes, list_admitted_names
 from app.control.formulate.problem import build_problem
 from app.control.formulate.question import SMALL_LACK_SHARE, Question
+from app.control.formulate.reserved_watts import lower_caps
 from app.control.formulate.running import list_pinned_instances, list_swapped_jobs, running_instances
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
@@ -35,7 +36,6 @@ from solvers.planning.problem import (
     Instance,
     Job,
     Node,
-    Place,
     PlacedJob,
     Problem,
     Profile,
@@ -68,7 +68,11 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
     problem = replace(
         whole,
         nodes={
-            name: _bill(_less(node, usable[name], snapshot.nodes[name], taken.get(name, ()), own), node, name in paid)
+            name: lower_caps(
+                _bill(_less(node, usable[name], snapshot.nodes[name], taken.get(name, ()), own), node, name in paid),
+                whole.gpu_types[node.gpu_type],
+                snapshot.nodes[name].reserved_gpus,
+            )
             for name, node in whole.nodes.items()
         },
         services=dict(_services(whole, snapshot, pinned)),
@@ -83,7 +87,7 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
     running, placed = running_instances(snapshot.in_force, problem)
     paces = {name: job.per_second for name, job in snapshot.jobs.items()} if snapshot.measured else {}
     state = RunningState(
-        snapshot.at, running, placed, repartition=_repartition(snapshot), measured=snapshot.measured, paces=paces,
+        snapshot.at, running, placed, measured=snapshot.measured, paces=paces,
         swapped=list_swapped_jobs(snapshot.assignments, problem),
     )  # fmt: skip
     problem = replace(problem, jobs=_keep_jobs(problem, running, placed), state=state)
@@ -185,12 +189,6 @@ def _keep_jobs(
     ):
         return problem.jobs
     return {name: replace(job, is_preemptible=False) if name in wide else job for name, job in problem.jobs.items()}
-
-
-def _repartition(snapshot: Snapshot) -> tuple[Place, ...]:
-    """Returns the GPUs that their nodes ask to have divided again."""
-    nodes = snapshot.nodes.values()
-    return tuple((facts.name, gpu) for facts in nodes for gpu in facts.repartition_gpus)
 
 
 def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import inf
 
 import msgspec
@@ -16,6 +16,8 @@ from app.nodes.detail import AilingGpu
 from app.nodes.devices import MISSING, OTHER_DEVICES
 from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
 from app.store.fleet.planner_reads import ObservedNode
+
+REQUEST_HELD = timedelta(hours=1)  # a node's request for another partition, once it asks no longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,17 @@ def _node_status(
         missing_gpus=tuple(missing),
         cordoned_gpus=chosen("cordon"),
         draining_gpus=chosen("drain"),
-        repartition_gpus=tuple(row.repartition or ()),
+        repartition_gpus=_list_requests(row, patience.now),
         templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
         admitted=msgspec.convert(row.status.get("admitted") or (), tuple[AdmittedEntry, ...]),
         reclaimed_at=patience.reclaimed_at.get(row.name),
     )
+
+
+def _list_requests(row: ObservedNode, now: datetime) -> tuple[int, ...]:
+    """Returns the GPUs whose node asks for another partition, or did within the last hour."""
+    recent = (gpu for gpu, at in (row.requested_at or {}).items() if now - at < REQUEST_HELD)
+    return tuple(sorted({*(row.repartition or ()), *recent}))
 
 
 def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: float, is_unheard: bool) -> NodeState:

@@ -8,6 +8,7 @@ from datetime import datetime
 from app.control.decide.cordons import Drain
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Correction, LatencyFactor, NodeStatus, Snapshot
+from app.control.formulate.reserved_watts import RESERVED_SHARE
 from app.control.tell.slo import SloStatus
 from app.store.fleet.cordons import ALL_GPUS
 
@@ -85,6 +86,12 @@ def _list_node_events(before: NodeStatus | None, now: NodeStatus, runs: int, at:
         yield event_of(Reason.GPU_FAILED, f"GPU {gpu} is failed or fenced", kind="Node", name=now.name, about=str(gpu))
     for gpu in sorted(set(before.failed_gpus) - set(now.failed_gpus)):
         yield event_of(Reason.GPU_BACK, f"GPU {gpu} works again", kind="Node", name=now.name, about=str(gpu))
+    for gpu in sorted(set(now.repartition_gpus) - set(before.repartition_gpus)):
+        message = f"the node asks for another partition of GPU {gpu}: until an hour after its last request, plans leave"
+        message += f" {RESERVED_SHARE:.0%} of the watts above idle unused there, unless load would be unserved"
+        yield event_of(Reason.WATTS_RESERVED, message, kind="Node", name=now.name, about=str(gpu))
+    for gpu in sorted(set(before.repartition_gpus) - set(now.repartition_gpus)):
+        yield event_of(Reason.WATTS_RELEASED, f"GPU {gpu}", kind="Node", name=now.name, about=str(gpu))
     if now.draining_gpus and not before.draining_gpus:
         yield event_of(Reason.DRAIN_STARTED, f"{runs} instances and jobs have to leave", kind="Node", name=now.name)
 

@@ -142,6 +142,10 @@ KEEP = statement(
         WHERE newest_of_node
         ON CONFLICT (node) DO UPDATE SET
             changed_at = excluded.changed_at, detail = excluded.detail,
+            requested_at = CASE WHEN known.detail ? 'repartition' THEN known.requested_at || (
+                SELECT jsonb_object_agg(gpu, (SELECT moment()))
+                FROM jsonb_array_elements_text(known.detail -> 'repartition') AS gpu)
+                ELSE known.requested_at END,
             noted = known.noted AND known.detail -> 'gpus' IS NOT DISTINCT FROM excluded.detail -> 'gpus'
         WHERE known.detail IS DISTINCT FROM excluded.detail
         RETURNING node

@@ -5,7 +5,7 @@ Lists come as JSON, which is read faster than rows, and a single statement needs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -51,7 +51,8 @@ CYCLE = statement(
     SELECT {_COMMON},
         (SELECT CAST(json_agg(listed) AS text) FROM (
             SELECT object.name, object.status, node_state.received_at, node_state.generation,
-                   node_detail.detail -> 'gpus' AS ailing, node_detail.detail -> 'repartition' AS repartition
+                   node_detail.detail -> 'gpus' AS ailing, node_detail.detail -> 'repartition' AS repartition,
+                   node_detail.requested_at
             FROM object
             LEFT JOIN node_state ON node_state.node = object.name
             LEFT JOIN node_detail ON node_detail.node = object.name
@@ -81,6 +82,7 @@ class ObservedNode:
     generation: int | None
     ailing: Sequence[Free] | None
     repartition: Sequence[int] | None = None
+    requested_at: Mapping[int, datetime] | None = None  # when it last asked for another partition of each GPU
 
 
 @dataclass(frozen=True, slots=True)

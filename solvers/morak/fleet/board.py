@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solvers.morak.fleet.items import MorakItem, MorakItems
-from solvers.morak.fleet.memory import DividedGpus
 from solvers.morak.power.options import IDLE, PowerOption, enumerate_options, narrow_options
 from solvers.planning.carried import accepted_rates
 from solvers.planning.fleet.offers import FleetShape, GpuPool
@@ -26,7 +25,6 @@ class MorakGpu:
     place: Place
     items: MorakItems
     jobs: tuple[PlacedJob, ...]
-    margin: float = 1.0
     was_used: bool = False
     seats: list[Instance] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)  # services that have no room on it besides SMs, memory and watts
@@ -39,9 +37,7 @@ class MorakGpu:
 class MorakBoard:
     """All GPUs, and the answers of the exact search that were computed for GPUs alike."""
 
-    def __init__(
-        self, problem: Problem, kept: Iterable[Instance], jobs: Sequence[PlacedJob], divided: DividedGpus, sets: int
-    ) -> None:
+    def __init__(self, problem: Problem, kept: Iterable[Instance], jobs: Sequence[PlacedJob], sets: int) -> None:
         self.problem, self.sets, self._jobs = problem, sets, jobs
         kept = tuple(kept)
         self.rooms = FleetRooms(problem, kept, jobs, counts_watts=False)  # what clocks decide is left to the search
@@ -50,7 +46,7 @@ class MorakBoard:
         for place in self.rooms.places:
             own = tuple(job for job in jobs if job.place == place)
             items = pools[self.rooms.pool_of(place)]
-            self.gpus[place] = MorakGpu(place, items, own, divided.margin(place), bool(own))
+            self.gpus[place] = MorakGpu(place, items, own, bool(own))
         for seat in kept:
             self.gpus[seat.place].seats.append(seat)
             self.gpus[seat.place].was_used = True
@@ -88,7 +84,7 @@ class MorakBoard:
         for held in found:
             slow_down(held, self.problem.policy)  # a job has the clock of its neighbours
             drawn += sum(watts(line, held) for line in held.residents) + sum(watts(job, held) for job in held.jobs)
-        return drawn * gpu.margin
+        return drawn
 
     def options(self, gpu: MorakGpu, wanted: Mapping[str, float], *, grows: bool) -> list[PowerOption]:
         """Returns the options of a GPU by rising watts and worth, all with what runs there besides the first one.
@@ -103,7 +99,7 @@ class MorakBoard:
             more = tuple(sorted(name for name in able if least.get(name, UNKNOWN) <= free))
         names = sorted({item.name for item in fixed} | set(more))
         rates = tuple((name, wanted.get(name, 0.0)) for name in names)
-        key = (gpu.items.pool, fixed, tuple((job.job, job.sm_percent) for job in jobs), gpu.margin, rates, grows)
+        key = (gpu.items.pool, fixed, tuple((job.job, job.sm_percent) for job in jobs), rates, grows)
         if key not in self._found:
             found = self._search(gpu, dict(rates), more)
             self._found[key] = self._add_draw_of_jobs(gpu, found) if jobs else found
@@ -128,17 +124,17 @@ class MorakBoard:
                 return [IDLE]
             if len(new) >= self._too_many.get(items.pool, len(new) + 1):
                 continue
-            table = items.tables((*fixed, *new), wanted, jobs, gpu.margin)
+            table = items.tables((*fixed, *new), wanted, jobs)
             must = (*range(len(fixed)), *range(len(fixed) + len(new), len(table.share)))
             found = enumerate_options(table, cap_w, most, self.sets, must, only_best=self._only_best)
             if found:
                 return found[0]
             self._too_many[items.pool] = len(new)
         if held:  # too much beside what runs: that alone
-            table = items.tables(fixed, wanted, jobs, gpu.margin)
+            table = items.tables(fixed, wanted, jobs)
             found = enumerate_options(table, cap_w, held, self.sets, tuple(range(held)), only_best=self._only_best)
             return found[0] if found else [IDLE]
-        table = items.tables(new, wanted, (), gpu.margin)
+        table = items.tables(new, wanted)
         return narrow_options(table, cap_w, most, self.sets, only_best=self._only_best)[0]
 
     def seated(

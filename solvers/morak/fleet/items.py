@@ -122,13 +122,9 @@ class MorakItems:
         return [items[number] for number in np.argsort(-worth, kind="stable").tolist()]
 
     def tables(
-        self, items: Sequence[MorakItem], wanted: Mapping[str, float], jobs: Sequence[PlacedJob] = (),
-        margin: float = 1.0,
-    ) -> PowerTables:  # fmt: skip
-        """Returns the items and then the jobs; a service's worth ends at its wanted rate.
-
-        With a `margin` above 1 batches take so many times as long as profiled, and as many watts.
-        """
+        self, items: Sequence[MorakItem], wanted: Mapping[str, float], jobs: Sequence[PlacedJob] = ()
+    ) -> PowerTables:
+        """Returns the items and then the jobs; a service's worth ends at its wanted rate."""
         rows = [self._row(item) for item in items] + [self._job(job) for job in jobs]
         entries = [*items, *(MorakItem(job.job, "", job.sm_percent) for job in jobs)]
         keys = {key: number for number, key in enumerate(dict.fromkeys(entry.key for entry in entries))}
@@ -145,7 +141,7 @@ class MorakItems:
             model=np.array([keys[entry.key] for entry in entries], np.int64),
             share=np.array([entry.sm_percent for entry in entries], np.int64),
             batch=self._column,
-            exec_ms=np.array([row.exec_ms for row in rows]).reshape(-1, columns) * margin,
+            exec_ms=np.array([row.exec_ms for row in rows]).reshape(-1, columns),
             memory_gib=np.array([row.memory_gib for row in rows]).reshape(-1, columns),
             pressure=np.array([row.pressure for row in rows], np.float64),
             sensitivity=np.array([row.sensitivity for row in rows], np.float64),
@@ -153,7 +149,7 @@ class MorakItems:
             batch_worth=np.array([row.worth for row in rows]).reshape(-1, columns),
             most_worth=np.array(most, np.float64),
             slower=np.array([row.slower for row in rows]).reshape(-1, len(self._clocks)),
-            power_w=np.array([row.power_w for row in rows]).reshape(-1, len(self._clocks)) * margin,
+            power_w=np.array([row.power_w for row in rows]).reshape(-1, len(self._clocks)),
             kind=np.array([models[self._model(entry)] for entry in entries], np.int64),
             most_alike=self.problem.policy.same_model_per_gpu,
         )

@@ -1,7 +1,8 @@
 """Plans a fleet as Morak does: GPUs are split once, by the exact search over model, SM%, batch and clock (K1, K4).
 
 What runs keeps its SM%; batches and clocks follow the load (K2). Instances are added where they carry most of what is
-short, and a GPU is divided again when its node asks for it, as Algorithm 1 does after three failures.
+short, and a GPU is divided again where what runs draws more watts than it may be planned with by now, as Algorithm 1
+does after three failures: a node's request for another partition lowers that cap.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from solvers.morak.fleet.board import MorakBoard
 from solvers.morak.fleet.growing import grow
 from solvers.morak.fleet.items import MorakItems, price_weight
-from solvers.morak.fleet.memory import DividedGpus
 from solvers.morak.fleet.tuning import HEADROOM, spare, tune
-from solvers.planning.carried import carry, is_admitted
+from solvers.planning.carried import admitted, carry, is_admitted
 from solvers.planning.fleet.offers import why_no_shape
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -30,11 +30,11 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     Where watts are short, jobs that may be stopped leave theirs to the services.
     """
     jobs = problem.state.jobs if problem.state else ()
-    found = _plan_beside(problem, knowledge, budget, jobs)
+    found = _plan_beside(problem, budget, jobs)
     staying = tuple(job for job in jobs if not problem.jobs[job.job].is_preemptible)
     if problem.policy.power_budget_w is None or not found.unserved or len(staying) == len(jobs):
         return found
-    alone = _plan_beside(problem, knowledge, budget, staying)
+    alone = _plan_beside(problem, budget, staying)
     return min(found, alone, key=lambda draft: _missing(problem, draft))
 
 
@@ -44,18 +44,16 @@ def _missing(problem: Problem, draft: PlannerDraft) -> float:
     return sum(price_weight(services[entry.service]) * entry.rate_per_second for entry in draft.unserved)
 
 
-def _plan_beside(
-    problem: Problem, knowledge: Knowledge, budget: PlannerBudget, jobs: Sequence[PlacedJob]
-) -> PlannerDraft:
+def _plan_beside(problem: Problem, budget: PlannerBudget, jobs: Sequence[PlacedJob]) -> PlannerDraft:
     """Returns the plan beside these jobs."""
     state = problem.state
-    divided = DividedGpus.recall(knowledge, state.now if state else None)
     running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
-    again = divided.divide({line.place for line in running} & set(state.repartition if state else ()))
+    within_caps = {line.id for line in admitted(problem, running, jobs)}
+    again = {line.place for line in running if line.id not in within_caps}
     gpus = sum(node.gpu_count for node in problem.nodes.values())
     sets = max(1, budget.work) * max(LEAST_SETS_PER_WORK, SETS_PER_WORK * FEW_GPUS // max(FEW_GPUS, gpus))
-    kept = _drop_spare(problem, [line for line in running if line.place not in again], jobs, divided, sets)
-    board = MorakBoard(problem, kept, jobs, divided, sets)
+    kept = _drop_spare(problem, [line for line in running if line.place not in again], jobs, sets)
+    board = MorakBoard(problem, kept, jobs, sets)
     is_kept = tune(board)
     reused: dict[tuple[Place, str, str], list[str]] = defaultdict(list)
     for line in running:
@@ -73,16 +71,14 @@ def _plan_beside(
     words = [f"exact search of splits, batches and clocks: {_count(added, 'instance')} added"]
     words += [f"{_count(len(again), 'GPU')} divided again"] if again else []
     words += ["clocks and batches kept"] if is_kept and not added else []
-    return PlannerDraft(tuple(instances), unserved, "; ".join(words), divided.knowledge())
+    return PlannerDraft(tuple(instances), unserved, "; ".join(words))
 
 
-def _drop_spare(
-    problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob], divided: DividedGpus, sets: int
-) -> list[Instance]:
+def _drop_spare(problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob], sets: int) -> list[Instance]:
     """Returns the instances that run without those whose service carries its rate and a quarter more without them."""
     if not running:
         return []
-    gone = spare(MorakBoard(problem, running, jobs, divided, sets))
+    gone = spare(MorakBoard(problem, running, jobs, sets))
     return [line for line in running if line.id not in gone]
 
 

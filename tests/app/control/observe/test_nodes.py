@@ -22,11 +22,12 @@ def status(silent_seconds: float, *cordons: Cordon) -> NodeStatus:
     return node_statuses([row], {"n1": silent_seconds}, cordons, patience)["n1"]
 
 
-def test_a_nodes_request_for_another_split_of_a_gpu_is_part_of_its_status() -> None:
-    rows = [ObservedNode("n1", GPUS, NOW, 1, None, [1]), ObservedNode("n2", GPUS, NOW, 1, None)]
+def test_a_nodes_request_for_another_partition_counts_for_an_hour() -> None:
+    requested_at = {0: NOW - timedelta(minutes=59), 2: NOW - timedelta(minutes=60)}
+    rows = [ObservedNode("n1", GPUS, NOW, 1, None, [1], requested_at), ObservedNode("n2", GPUS, NOW, 1, None)]
     patience = Patience(LOST_AFTER_SECONDS, reclaim_times(()), NOW)
     found = node_statuses(rows, {"n1": 0.0, "n2": 0.0}, (), patience)
-    assert (found["n1"].repartition_gpus, found["n2"].repartition_gpus) == ((1,), ())
+    assert (found["n1"].repartition_gpus, found["n2"].repartition_gpus) == ((0, 1), ())
 
 
 def notice(seconds: float) -> Cordon:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 
@@ -115,21 +115,21 @@ def test_a_lower_cap_lowers_the_clock() -> None:
 
 
 @pytest.mark.slow
-def test_a_gpu_is_divided_anew_at_its_nodes_request_once_in_five_minutes() -> None:
+def test_a_gpu_that_may_draw_less_than_it_does_is_divided_anew_once() -> None:
     first, _ = planned(PAPER)
     place = first.instances[0].place
     there = {line.id: line.sm_percent for line in first.instances if line.place == place}
-    divided, draft = planned(PAPER, first, repartition=(place,))
+    node = PAPER.nodes[place[0]]
+    kind = PAPER.type_of(place[0])
+    caps_w = [kind.max_w if gpu != place[1] else kind.idle_w + 0.5 * (kind.max_w - kind.idle_w) for gpu in node.gpus]
+    less = replace(PAPER, nodes={**PAPER.nodes, place[0]: replace(node, caps_w=tuple(caps_w))})
+    divided, draft = planned(less, first)
     assert "1 GPU divided again" in draft.method
     assert {line.id: line.sm_percent for line in divided.instances if line.place == place} != there
     others = {key: value for key, value in splits(first).items() if value[:2] != place}
     assert others.items() <= splits(divided).items()
-    _, soon = planned(PAPER, divided, draft.knowledge, repartition=(place,), now=NOON + timedelta(seconds=200))
-    assert "divided" not in soon.method
-    _, later = planned(PAPER, divided, soon.knowledge, repartition=(place,), now=NOON + timedelta(seconds=301))
-    assert "1 GPU divided again" in later.method
-    _, forgotten = planned(PAPER, divided, later.knowledge, now=NOON + timedelta(hours=2))
-    assert not forgotten.knowledge
+    _, next_draft = planned(less, divided)
+    assert "divided" not in next_draft.method
 
 
 def test_instances_that_must_be_there_are_on_gpus_of_their_own() -> None:

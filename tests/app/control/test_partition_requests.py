@@ -1,0 +1,108 @@
+"""A node that cannot keep a GPU's limits by clock and batch gets another plan for it, whoever plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import fsum
+
+import pytest
+
+from app.control.formulate.formulate import formulate
+from app.control.formulate.reserved_watts import RESERVED_SHARE
+from app.control.observe.observer import Observer
+from app.store.world import events
+from app.store.world.events import EventFilter
+from simulation.run import Simulation, open_simulation
+from simulation.world import put, read_documents, read_store, truth_of
+from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.judge.readings import slow_down, watts
+from solvers.planning.problem import Place
+from tests.simulation.worlds import gpu_type, model, node, policy, profile, service, small
+
+pytestmark = pytest.mark.slow
+
+CYCLE_SECONDS, TICK_SECONDS = 15, 5.0
+SETTLED_SECONDS, ANSWERED_SECONDS = 150.0, 10.0 + 2 * CYCLE_SECONDS  # a report comes every ten seconds
+HALF_AN_HOUR_SECONDS = 1800.0
+IDLE_W = 40.0
+
+
+def planned_watts(simulation: Simulation) -> dict[Place, float]:
+    """Returns the watts of each GPU that the plan uses, all busy, idle ones included."""
+    assert simulation.last
+    assert simulation.last.snapshot
+    target = simulation.planner.store.view().target
+    question = formulate(replace(simulation.last.snapshot, in_force=target, assigned=None))
+    problem, plan, found = question.problem, question.plan_in_force, {}
+    assert not plan.unserved
+    for place, gpu in gpus_with(problem, plan.instances, plan.jobs).items():
+        slow_down(gpu, problem.policy)
+        found[place] = fsum([gpu.type.idle_w, *(watts(line, gpu) for line in gpu.residents)])
+    return found
+
+
+def declare_cap(simulation: Simulation, place: Place, cap_w: float, gpus: int = 2) -> None:
+    """Declares that a GPU may draw no more than it does; its neighbours may draw what their type allows."""
+    declared = node(place[0], gpus)
+    declared["spec"]["capW"] = [cap_w if gpu == place[1] else 300.0 for gpu in range(gpus)]
+    put(simulation.database, read_documents([gpu_type(), declared]))
+    simulation.fleet.follow(truth_of(simulation.database.read(read_store)))
+
+
+def reasons(simulation: Simulation, name: str) -> list[str]:
+    found = simulation.database.read(lambda c: events.recent(c, EventFilter(kind="Node", name=name)))
+    return [event.reason for event in found]
+
+
+@pytest.mark.parametrize("planner", ["joint", "hetsev", "mudi", "inss", "morak", "oltunes"])
+def test_a_request_for_another_partition_is_answered_within_two_cycles(database_url: str, planner: str) -> None:
+    world = small(gpus=4, rates=(60.0, 50.0), planner=planner, cycleSeconds=CYCLE_SECONDS)
+    with open_simulation(database_url, world) as simulation:
+        simulation.advance(SETTLED_SECONDS, TICK_SECONDS)
+        place, drawn = max(planned_watts(simulation).items(), key=lambda item: item[1])
+        declare_cap(simulation, place, drawn + 0.01)
+        simulation.advance(SETTLED_SECONDS, TICK_SECONDS)
+        assert planned_watts(simulation)[place] == pytest.approx(drawn, rel=0.02)
+        simulation.fleet.nodes[place[0]].repartition = (place[1],)
+        simulation.advance(ANSWERED_SECONDS, TICK_SECONDS)
+        most_w = IDLE_W + (1 - RESERVED_SHARE) * (drawn + 0.01 - IDLE_W)
+        assert planned_watts(simulation).get(place, 0.0) <= most_w * (1 + 1e-6)
+        target = simulation.planner.store.view().target.get(place[0])
+        caps = {gpu.index: gpu.cap_w for gpu in target.gpus} if target else {}
+        assert caps.get(place[1], drawn) == pytest.approx(drawn, abs=0.02)  # the agent's own limit stays
+        assert "watts_reserved" in reasons(simulation, place[0])
+
+
+def requests(simulation: Simulation, name: str) -> tuple[int, ...]:
+    """Returns the requests of a node that a planner knows which has just taken over."""
+    return simulation.database.read(lambda c: Observer().snapshot(c, 0, lambda _: {})).nodes[name].repartition_gpus
+
+
+def test_a_request_is_remembered_for_an_hour_by_any_planner_that_leads(database_url: str) -> None:
+    world = small(gpus=4, rates=(60.0, 50.0), cycleSeconds=CYCLE_SECONDS)
+    with open_simulation(database_url, world) as simulation:
+        simulation.advance(SETTLED_SECONDS, TICK_SECONDS)
+        asking = simulation.fleet.nodes["node-0"]
+        asking.repartition = (1,)
+        simulation.advance(ANSWERED_SECONDS, TICK_SECONDS)
+        asking.repartition = ()
+        simulation.advance(HALF_AN_HOUR_SECONDS, CYCLE_SECONDS)
+        assert requests(simulation, "node-0") == (1,)
+        assert "watts_released" not in reasons(simulation, "node-0")
+        simulation.advance(HALF_AN_HOUR_SECONDS + ANSWERED_SECONDS, CYCLE_SECONDS)
+        assert requests(simulation, "node-0") == ()
+        assert "watts_released" in reasons(simulation, "node-0")
+
+
+def test_no_load_goes_unserved_for_watts_in_reserve(database_url: str) -> None:
+    rules = policy(planner="hetsev", cycleSeconds=CYCLE_SECONDS)
+    world = read_documents([gpu_type(), rules, node("node-0", 1), model("a"), profile("a"), service("a", 60.0)])
+    with open_simulation(database_url, world) as simulation:
+        simulation.advance(SETTLED_SECONDS, TICK_SECONDS)
+        before = planned_watts(simulation)
+        (place,) = before
+        declare_cap(simulation, place, before[place] + 0.01, gpus=1)
+        simulation.fleet.nodes["node-0"].repartition = (0,)
+        simulation.advance(SETTLED_SECONDS, TICK_SECONDS)
+        assert requests(simulation, "node-0") == (0,)
+        assert planned_watts(simulation) == pytest.approx(before)
