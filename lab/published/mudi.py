@@ -73,7 +73,7 @@ def measure_size(gpus: int, seed: int) -> dict[str, float]:
         assert not right or violations(each, named) == []
 
     convex = ConvexSharing(residents)
-    pressures = [np.full(len(residents), number / 1000) for number in range(CONVEX_ROUNDS)]
+    pressures = [[number / 1000] * len(residents) for number in range(CONVEX_ROUNDS)]
     convex_ms = timed_ms(lambda number: convex.least_whole_percents(pressures[number]), CONVEX_ROUNDS)
     return {
         "gpus": gpus,

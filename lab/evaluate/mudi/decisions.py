@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import fsum
 from random import Random
 from statistics import median
 from time import process_time
 from typing import TypeAlias
-
-import numpy as np
 
 from app.control.formulate.problem import build_problem
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
@@ -22,10 +21,10 @@ from lab.evaluate.mudi.experiments import RATES
 from lab.evaluate.testbeds import testbed
 from simulation.fleet_truth import interpolate
 from solvers.mudi.fleet.shapes import MudiResident, least_percents, share_at_their_batches
-from solvers.mudi.sharing.convex import ConvexSharing, raise_shares
+from solvers.mudi.sharing.convex import raise_shares
 from solvers.mudi.sharing.problem import SharedGpu
 from solvers.planners.names import JOINT, MUDI
-from solvers.planning.problem import Curve, Instance, Problem
+from solvers.planning.problem import Instance, Problem
 from solvers.proof import SolverBug
 
 PROBLEM_A_GPU = "CVXPY, a problem a GPU"
@@ -36,10 +35,10 @@ SPARE_PERCENT = 60  # of the SMs, split by the trainings of a GPU
 MOST_TRAININGS = 3
 NOTE = (
     "Milliseconds of processor time of one process, measured where this runs: all other figures are the same on any "
-    "machine, these are not. 'Ours' is the planner's closed form, 'reproduced' is CVXPY with one problem for all, "
-    "compiled before, and the baseline CVXPY with a problem a GPU; all must find the same SM%. Batches are chosen "
-    "before, and the rounding of declared times is smoothed, as CVXPY takes convex curves only. Mudi's coordinators "
-    "decide at once, each for its GPU; here one process decides for one after another."
+    "machine, these are not. 'Reproduced' is what the planner `mudi` does: CVXPY with one problem for all, compiled "
+    "before. 'Ours' is the closed form that referees it, and the baseline CVXPY with a problem a GPU; all must find "
+    "the same SM%. Batches are chosen before. Mudi's coordinators decide at once, each for its GPU; here one process "
+    "decides for all."
 )
 Percents: TypeAlias = list[int]
 
@@ -82,22 +81,7 @@ def _gpu(problem: Problem, number: int, share: float) -> SharedGpu:
     )
     gpu = share_at_their_batches(problem, [resident], heaviest, problem.type_of(node).memory_gib)
     assert gpu
-    residents = [replace(found, latency_ms=_convex(found.latency_ms)) for found in gpu.residents]
-    return replace(gpu, residents=tuple(residents))
-
-
-def _convex(curve: Curve) -> Curve:
-    """Returns the curve without the points above its convex hull: CVXPY takes no others."""
-    kept: list[tuple[int, float]] = []
-    for point in curve:
-        while len(kept) > 1 and _slope(kept[-2], kept[-1]) >= _slope(kept[-1], point):
-            kept.pop()
-        kept.append(point)
-    return tuple(kept)
-
-
-def _slope(start: tuple[int, float], end: tuple[int, float]) -> float:
-    return (end[1] - start[1]) / (end[0] - start[0])
+    return gpu
 
 
 def _pressure(problem: Problem, draws: Random) -> float:
@@ -110,18 +94,12 @@ def _pressure(problem: Problem, draws: Random) -> float:
 
 def decision_ms(rounds: Sequence[Sequence[SharedGpu]]) -> dict[str, float]:
     """Returns by method the median time of a decision for all GPUs; refuses methods that differ."""
-    convex = ConvexSharing([resident for gpu in rounds[0] for resident in gpu.residents])
-
-    def solve_together(gpus: Sequence[SharedGpu]) -> Percents:
-        found = convex.least_whole_percents(np.array([gpu.other_pressure for gpu in gpus]))
-        return list(found) if found else []
-
-    solve_together(rounds[0])  # compiles it
+    _solve_together(rounds[0])  # compiles it
     _solve_each_gpu(rounds[0][:1])
     expected = [_timed(_solve_in_closed_form, gpus) for gpus in rounds]
     found = {
         PROBLEM_A_GPU: [_timed(_solve_each_gpu, gpus) for gpus in rounds[:SLOW_ROUNDS]],
-        MUDI: [_timed(solve_together, gpus) for gpus in rounds],
+        MUDI: [_timed(_solve_together, gpus) for gpus in rounds],
         JOINT: expected,
     }
     for name, decided in found.items():
@@ -137,8 +115,12 @@ def _timed(decide: Callable[[Sequence[SharedGpu]], Percents], gpus: Sequence[Sha
 
 
 def _solve_each_gpu(gpus: Sequence[SharedGpu]) -> Percents:
-    return [percent for gpu in gpus for percent in (raise_shares(gpu) or {}).values()]
+    return [percent for gpu in gpus for percent in _solve_together([gpu])]
+
+
+def _solve_together(gpus: Sequence[SharedGpu]) -> Percents:
+    return list(chain.from_iterable(raise_shares(gpus) or ()))
 
 
 def _solve_in_closed_form(gpus: Sequence[SharedGpu]) -> Percents:
-    return [percent for gpu in gpus for percent in (least_percents(gpu) or {}).values()]
+    return [percent for gpu in gpus for percent in least_percents(gpu) or ()]

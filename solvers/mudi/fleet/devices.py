@@ -19,6 +19,7 @@ class DeviceShares:
     seats: tuple[Instance, ...]
     jobs: tuple[PlacedJob, ...] = ()
     training_percent: int = 0  # that the instances leave to jobs
+    fitted: FittedServices | None = None  # None: the instances have shapes that were not found so
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class MudiDevice:
         if alone is None:
             return None
         if not jobs:
-            return DeviceShares(alone.seats) if self._have_watts(alone, (), ()) else None
+            return DeviceShares(alone.seats, fitted=alone) if self._have_watts(alone, (), ()) else None
         wide = parts(alone.room.sm_percent, measured)
         pairs = zip(measured, wide, strict=True)
         pressure = sum(value_at(profile.demand.whole_pressure, share) for profile, share in pairs)
@@ -72,7 +73,7 @@ class MudiDevice:
             PlacedJob(job.name, *self.place, share, profile.memory_gib)
             for job, profile, share in zip(jobs, measured, narrow, strict=True)
         ]
-        return DeviceShares(beside.seats, tuple(placed), spare)
+        return DeviceShares(beside.seats, tuple(placed), spare, beside)
 
     def _have_watts(self, services: FittedServices, measured: Sequence[JobProfile], shares: Sequence[int]) -> bool:
         """Returns whether the GPU may draw what its services and jobs with these SM% draw."""

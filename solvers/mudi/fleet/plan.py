@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
+from solvers.mudi.fleet.refereed import referee_shares
 from solvers.mudi.fleet.shapes import MudiResident
 from solvers.mudi.fleet.trials import FleetTrials
 from solvers.planning.carried import admitted, carry, spread_rate
@@ -20,7 +21,7 @@ from solvers.planning.stopping import spare_instances
 
 NOT_CARRIED = "its instances do not carry it beside their neighbours"
 NO_ROOM = "no GPU with a service has SMs, memory and watts for it while the SLOs hold"
-METHOD = "smallest SM% in closed form, jobs by the smallest slope"
+METHOD = "jobs by the smallest slope"
 TOO_SLOW = "beside a service it would miss its deadline"
 USED_SHARE = 0.999  # of what a whole GPU carries
 
@@ -35,6 +36,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     trials = FleetTrials(state, knowledge)
     for _, device in sorted(devices.items()):
         trials.set_batch(device)
+    method = f"{referee_shares(devices.values())}, {METHOD}"
     seats = [seat for device in devices.values() if device.shares for seat in device.shares.seats]
     jobs = [job for device in devices.values() if device.shares for job in device.shares.jobs]
     instances, rests = carry(problem, seats, jobs)
@@ -51,7 +53,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     return PlannerDraft(
         tuple(instances),
         unserved,
-        f"{METHOD}, batches by GP-LCB" if trials.is_under_way else METHOD,
+        f"{method}, batches by GP-LCB" if trials.is_under_way else method,
         trials.knowledge(),
         tuple(paced),
         tuple(unplaced),

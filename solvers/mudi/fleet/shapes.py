@@ -6,7 +6,7 @@ at this rate comes from the latency table that judges every plan; given that, th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 from solvers.mudi.sharing.closed import find_needed_percent
-from solvers.mudi.sharing.find import find
+from solvers.mudi.sharing.find import Ends, find
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 from solvers.planning.carried import ROUNDING_SHARE
 from solvers.planning.fleet.grids import RateTerms
@@ -49,6 +49,8 @@ class FittedServices(NamedTuple):
 
     seats: tuple[Instance, ...]
     room: SpareRoom
+    gpu: SharedGpu  # whose smallest SM% are
+    percents: Ends  # in closed form
 
 
 def fit_services(
@@ -59,10 +61,10 @@ def fit_services(
     percents = least_percents(gpu) if gpu else None
     if gpu is None or percents is None:
         return None
-    seats = [_seat(resident, found, percents) for resident, found in zip(residents, gpu.residents, strict=True)]
+    seats = [_seat(*each) for each in zip(residents, gpu.residents, percents, strict=True)]
     for seat in seats:
         room = room.less(seat.sm_percent, seat.memory_gib)
-    return None if room.is_exceeded else FittedServices(tuple(seats), room)
+    return None if room.is_exceeded else FittedServices(tuple(seats), room, gpu, percents)
 
 
 def share_at_their_batches(
@@ -75,17 +77,17 @@ def share_at_their_batches(
     return SharedGpu(known, pressure) if len(known) == len(chosen) else None
 
 
-def least_percents(gpu: SharedGpu) -> Mapping[str, int] | None:
+def least_percents(gpu: SharedGpu) -> Ends | None:
     """Returns the smallest SM% of each instance, None if they do not fit; in closed form.
 
-    Mudi has CVXPY solve this. On one piece of a line the answer can be written down, at a thousandth of the time.
+    Placements are tried by it: on one piece of a line the answer can be written down, at a thousandth of the time
+    that a convex solver takes.
     """
-    percents = find(gpu, SEARCH_BOXES).percents
-    return None if percents is None else {r.name: sm for r, sm in zip(gpu.residents, percents, strict=True)}
+    return find(gpu, SEARCH_BOXES).percents
 
 
-def _seat(resident: MudiResident, found: SharingResident, percents: Mapping[str, int]) -> Instance:
-    seat, least = resident.seat, percents[found.name]
+def _seat(resident: MudiResident, found: SharingResident, least: int) -> Instance:
+    seat = resident.seat
     is_kept = resident.is_running and seat.batch == found.batch and 0 <= seat.sm_percent - least <= STEADY_SM_PERCENT
     sm_percent = seat.sm_percent if is_kept else least
     return replace(seat, batch=found.batch, sm_percent=sm_percent, memory_gib=resident.profile.memory_gib[found.batch])
