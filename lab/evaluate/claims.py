@@ -1,98 +1,68 @@
-"""Compares the claims of a paper with what was measured here: each holds, or does not."""
+"""Reads the claims of the papers (claims.yaml): their figures, and the rule by which each is judged."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum, inf
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any
 
-from lab.evaluate.measured import EvaluationResult
-from solvers.planners.names import JOINT
+import yaml
 
-DIGITS = 6
-ValueOfRun: TypeAlias = Callable[[EvaluationResult], float]
+CLAIMS_FILE = Path(__file__).with_name("claims.yaml")
+BEST = "best"  # as a claim's baseline: the best one by what was measured
+TIMES, AT_MOST, AT_LEAST, PRINTED = "times", "at_most", "at_least", "printed"
+RULES = (TIMES, AT_MOST, AT_LEAST, PRINTED)
 
 
 @dataclass(frozen=True, slots=True)
-class PaperMeasure:
-    """A figure that a paper states, with its baseline, its planner, and the origin of its testbed's times."""
+class PaperClaim:
+    """A figure that a paper states, with its rule, its baseline and its planner."""
 
-    id: str
+    row: str
     metric: str
-    paper: float
-    paper_baseline: str
-    paper_planner: str
-    truth: str  # printed, measured or scaled
-    note: str
+    measures: str  # the measured figure that it is about
+    rule: str  # one of RULES
+    figure: float
+    baselines: tuple[str, ...]  # readings of the paper's own; (BEST,): the best by what was measured
+    planner: str
+    truth: str  # printed, measured or scaled: what the testbed's execution times are made from
     is_more_better: bool = False
-    is_limit: bool = False  # the paper states a value that is not exceeded, or reached where more is better: no ratio
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationClaim:
-    """A measure with its values by planner, each a mean over the seeds."""
-
-    measure: PaperMeasure
-    values: Mapping[str, float]
-    seeds: int
+    note: str = ""
+    because: str = ""  # why the printed figure is not comparable here
+    miss: str = ""  # why it is missed
 
     @property
-    def ratio(self) -> float:
-        """Returns the paper's own baseline to ours, inverted where more is better: above 1, ours is better."""
-        baseline, ours = self.values[self.measure.paper_baseline], self.values[JOINT]
-        above, below = (ours, baseline) if self.measure.is_more_better else (baseline, ours)
-        return above / below if below else inf
-
-    @property
-    def best_baseline(self) -> float:
-        """Returns the best value of a planner that is neither ours nor the paper's."""
-        others = [value for name, value in self.values.items() if name not in (JOINT, self.measure.paper_planner)]
-        return max(others) if self.measure.is_more_better else min(others)
-
-    @property
-    def holds(self) -> bool:
-        """Returns whether ours reaches the paper's figure, and is no worse than the best baseline."""
-        ours, best = self.values[JOINT], self.best_baseline
-        is_best = ours >= best if self.measure.is_more_better else ours <= best
-        return is_best and (self._is_within_limit if self.measure.is_limit else self.ratio >= self.measure.paper)
-
-    @property
-    def _is_within_limit(self) -> bool:
-        ours, limit = self.values[JOINT], self.measure.paper
-        return ours >= limit if self.measure.is_more_better else ours <= limit
-
-    def figures(self) -> dict[str, Any]:
-        """Returns the claim as the JSON has it; a ratio without a finite value is null."""
-        measure = self.measure
-        return {
-            "id": measure.id,
-            "metric": measure.metric,
-            "paper": measure.paper,
-            "reproduced": round(self.values[measure.paper_planner], DIGITS),
-            "best_baseline": round(self.best_baseline, DIGITS),
-            "ours": round(self.values[JOINT], DIGITS),
-            "paper_baseline": round(self.values[measure.paper_baseline], DIGITS),
-            "ratio": None if self.ratio == inf else round(self.ratio, DIGITS),
-            "holds": self.holds,
-            "truth": measure.truth,
-            "seeds": self.seeds,
-            "note": measure.note,
-        }
+    def comparable_figure(self) -> float | None:
+        """Returns the paper's figure; None where it belongs to another machine, or contradicts the paper's own."""
+        return None if self.rule == PRINTED else self.figure
 
 
-def claims_of(
-    results: Sequence[EvaluationResult], measures: Sequence[tuple[str, PaperMeasure, ValueOfRun]]
-) -> list[EvaluationClaim]:
-    """Returns a claim for each measure of an experiment; each value is the mean over the seeds."""
-    runs: dict[str, dict[str, list[EvaluationResult]]] = defaultdict(lambda: defaultdict(list))
-    for result in results:
-        runs[result.experiment][result.planner].append(result)
+def read_claims(system: str) -> list[PaperClaim]:
+    """Returns the claims of a system's paper, in the file's order."""
+    paper: Mapping[str, Any] = yaml.safe_load(CLAIMS_FILE.read_text())[system]
+    return [_read_claim(paper, fields) for fields in paper["claims"]]
 
-    def claim(experiment: str, measure: PaperMeasure, value: ValueOfRun) -> EvaluationClaim:
-        found = runs[experiment]
-        means = {planner: fsum(map(value, mine)) / len(mine) for planner, mine in found.items()}
-        return EvaluationClaim(measure, means, len(next(iter(found.values()))))
 
-    return [claim(experiment, measure, value) for experiment, measure, value in measures]
+def _read_claim(paper: Mapping[str, Any], fields: Mapping[str, Any]) -> PaperClaim:
+    (rule,) = (name for name in RULES if name in fields)
+    if (rule == PRINTED) != ("because" in fields):
+        raise ValueError(
+            f"claim {fields['metric']!r}: a printed figure needs a reason (because), and nothing else does"
+        )
+    of: str | Sequence[str] = fields["of"]
+    sentences = [paper["sentences"][name] for name in fields.get("notes", ())]
+    return PaperClaim(
+        row=fields["row"],
+        metric=fields["metric"],
+        measures=fields["measures"],
+        rule=rule,
+        figure=float(fields[rule]),
+        baselines=(of,) if isinstance(of, str) else tuple(of),
+        planner=paper["planner"],
+        truth=fields.get("truth", paper["truth"]),
+        is_more_better=rule == AT_LEAST or fields.get("better") == "more",
+        note=" ".join([*sentences, *([fields["note"]] if "note" in fields else [])]),
+        because=fields.get("because", ""),
+        miss=fields.get("miss", ""),
+    )

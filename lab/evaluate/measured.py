@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.contract.fields import LATENCY_EDGES_MS
-from app.manifests.model import JSON
+from app.control.formulate.problem import qualify_name
+from app.manifests.model import JSON, Manifest
 from app.manifests.offline import DeclaredFiles
-from lab.evaluate.use import SmUse, memory_prices, sm_use
+from lab.evaluate.use import SmUse, estimate_fleet_power_w, memory_prices, sm_use
 from simulation.fleet.fleet import SimulatedFleet
 from simulation.fleet.history import CHANGES
 from simulation.measure.held import held_per_hour
@@ -25,7 +26,7 @@ from simulation.measure.working import energy_mj, gpu_use
 from simulation.run import Simulation, open_simulation
 from simulation.serving.totals import Total
 from simulation.shapes import Shape
-from simulation.world import set_policy
+from simulation.world import put, set_policy, truth_of
 from solvers.planners.names import JOINT
 
 TICK_SECONDS = 5.0
@@ -33,6 +34,14 @@ WORK = 40  # of each search of a cycle by the joint planner
 SAMPLE_SECONDS = 30.0
 ACCURACY_DIGITS = 9  # a sum of millions of accuracies is no more exact
 CYCLE_SECONDS = 15.0  # of all planners, as kube-controller-manager has it
+
+
+@dataclass(frozen=True, slots=True)
+class JobArrival:
+    """A job that is declared while the fleet runs."""
+
+    at_seconds: float
+    job: Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ class EvaluationRun:
     shapes: Mapping[str, Shape]
     seconds: float
     from_seconds: float = 120.0
+    arrivals: Sequence[JobArrival] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,8 @@ class EvaluationResult:
     utilisation_spread_percent: float = 0.0  # standard deviation among GPUs of their mean share of SMs at work
     sms_at_work_percent: float = 0.0  # of all GPUs, those of jobs included
     jobs_done: int = 0
-    completion_seconds: float = 0.0  # of jobs, on average; one that is not done counts until the end of the run
+    completion_seconds: float = 0.0  # of jobs since they came, on average; one not done counts until the run's end
+    estimated_power_w: float = 0.0  # of all instances, by OLTunes' formula (7)
 
     @property
     def violations_percent(self) -> float:
@@ -111,6 +122,7 @@ class EvaluationResult:
             "p99Ms": round(self.p99_ms, 3),
             "accuracyLossPercent": round(self.accuracy_loss_percent, 4),
             "powerW": round(self.power_w, 3),
+            "estimatedPowerW": round(self.estimated_power_w, 3),
             "utilisationSpreadPercent": round(self.utilisation_spread_percent, 4),
             "smsAtWorkPercent": round(self.sms_at_work_percent, 4),
             "jobsDone": self.jobs_done,
@@ -125,6 +137,9 @@ def run_evaluation(order: EvaluationRun, database_url: str) -> EvaluationResult:
     world = set_policy(set_auto(order.world), policy)
     work = WORK if order.planner == JOINT else 0  # without a bound
     with open_simulation(database_url, world, order.shapes, seed=order.seed, work=work) as simulation:
+        if order.arrivals:  # the truth knows jobs before they are declared
+            later = {arrival.job.key: arrival.job for arrival in order.arrivals}
+            simulation.fleet.follow(truth_of(DeclaredFiles({**world.manifests, **later})))
         return _measured(order, simulation)
 
 
@@ -134,9 +149,13 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     fleet.patient = True  # while the first copies come up
     before = last = _totals(fleet)
     energy, busy, ticks = energy_mj(fleet), Counter[tuple[str, str]](), 0
-    at_work = 0.0
+    at_work = estimated_w = 0.0
+    coming = sorted(order.arrivals, key=lambda arrival: arrival.at_seconds)
     sampled_at, use = order.from_seconds, SmUse()
     for now in simulation.seconds(order.seconds, TICK_SECONDS):
+        while coming and coming[0].at_seconds <= now:
+            arrived = coming.pop(0).job
+            put(simulation.database, DeclaredFiles({arrived.key: arrived}))
         if now <= order.from_seconds:
             before = last = _totals(fleet)
             energy = energy_mj(fleet)
@@ -145,6 +164,7 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
         use += sm_use(fleet)
         busy.update(gpu_use(fleet))
         at_work += fmean(gpu_use(fleet, with_jobs=True).values())
+        estimated_w += estimate_fleet_power_w(fleet)
         ticks += 1
         if now >= sampled_at + SAMPLE_SECONDS:
             totals = _totals(fleet)
@@ -159,9 +179,11 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     found.power_w = (energy_mj(fleet) - energy) / 1000 / max(1.0, order.seconds - order.from_seconds)
     found.utilisation_spread_percent = 100 * pstdev(busy[gpu] / max(1, ticks) for gpu in gpu_use(fleet))
     found.sms_at_work_percent = 100 * at_work / max(1, ticks)
+    found.estimated_power_w = estimated_w / max(1, ticks)
     jobs = seconds_of_jobs(simulation)
     found.jobs_done = sum(seconds is not None for seconds in jobs.values())
-    lasted = [order.seconds if seconds is None else seconds for seconds in jobs.values()]
+    came = {qualify_name(arrival.job): arrival.at_seconds for arrival in order.arrivals}
+    lasted = [(order.seconds if seconds is None else seconds) - came.get(name, 0.0) for name, seconds in jobs.items()]
     found.completion_seconds = fsum(lasted) / max(1, len(jobs))
     kinds = simulation.history.kinds(order.from_seconds)
     found.changes = {name: kinds[name] for name in CHANGES}

@@ -6,25 +6,32 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from lab.evaluate.verdicts import NO, OUT_OF_REACH, QUESTIONS
+
 STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:75em;margin:2em auto;padding:0 1em;color:#222}"
     "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ccc;padding:.3em .6em;text-align:left}"
     "td.number{text-align:right;font-variant-numeric:tabular-nums}.no{color:#a00;font-weight:bold}"
     "img{max-width:100%}small{color:#555}"
 )
-CLAIM_COLUMNS = ("id", "metric", "paper", "ratio", "holds", "paper_baseline", "best_baseline", "reproduced", "ours")
+VALUE_COLUMNS = ("paper_baseline", "best_baseline", "reproduced", "ours", "ratio")
+CLAIM_COLUMNS = ("id", "metric", "paper", *QUESTIONS, *VALUE_COLUMNS)
+ASKED = (
+    "its planner reaches the paper's figure here",
+    "ours reaches it",
+    "ours is better than the paper's planner and every baseline, at no higher price and no lower attainment",
+)
 IN_JSON_ALONE = ("wholeMemoryPerHour",)
 
 
 def evaluation_page(system: str, figures: Mapping[str, Any], drawings: Sequence[str]) -> str:
     """Returns the page; the drawings are SVG files in the same folder."""
     claims: Sequence[Mapping[str, Any]] = figures["claims"]
-    held = sum(bool(claim["holds"]) for claim in claims)
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>gpuwright evaluate {escape(system)}</title>",
         f"<style>{STYLE}</style><h1>{escape(system)}, measured here</h1>",
-        f"<p>{held} of {len(claims)} claims hold: the ratio of the paper's baseline to the joint planner reaches the "
-        "paper's figure, and no baseline is better. <code>reproduced</code> is the paper's own planner here.</p>",
+        f"<p>{len(claims)} claims, three questions each. <code>reproduced</code> is the paper's own planner here.</p>",
+        _counts(figures["counts"]),
         _claims(claims),
         "<h2>Runs</h2>",
         _table([name for name in figures["runs"][0] if name not in IN_JSON_ALONE], figures["runs"]),
@@ -34,14 +41,29 @@ def evaluation_page(system: str, figures: Mapping[str, Any], drawings: Sequence[
     return "\n".join([*parts, "</html>", ""])
 
 
+def _counts(counts: Mapping[str, Mapping[str, int]]) -> str:
+    told = [
+        f"<li>{escape(asked)}: {escape(', '.join(f'{count} {answer}' for answer, count in counts[name].items()))}</li>"
+        for name, asked in zip(QUESTIONS, ASKED, strict=True)
+    ]
+    return f"<ul>{''.join(told)}</ul>"
+
+
 def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for claim in claims:
-        verdict = "<td>holds</td>" if claim["holds"] else '<td class="no">does not hold</td>'
-        cells = "".join(verdict if name == "holds" else _cell(claim[name]) for name in CLAIM_COLUMNS)
-        note = f"<small>{escape(str(claim['note']))} Figures: {claim['truth']}, {claim['seeds']} seeds.</small>"
-        rows.append(f"<tr>{cells}</tr><tr><td></td><td colspan={len(CLAIM_COLUMNS) - 1}>{note}</td></tr>")
+        cells = [_cell(claim[name]) for name in ("id", "metric", "paper")]
+        cells += [_verdict(claim["verdicts"][name]) for name in QUESTIONS]
+        cells += [_cell(claim[name]) for name in VALUE_COLUMNS]
+        told = (claim["because"], claim["miss"], claim["note"])
+        sentences = " ".join(escape(sentence) for sentence in told if sentence)
+        note = f"<small>{sentences} Figures: {claim['truth']}, {claim['seeds']} seeds.</small>"
+        rows.append(f"<tr>{''.join(cells)}</tr><tr><td></td><td colspan={len(CLAIM_COLUMNS) - 1}>{note}</td></tr>")
     return f"<table>{_head(CLAIM_COLUMNS)}{''.join(rows)}</table>"
+
+
+def _verdict(answer: str) -> str:
+    return f'<td class="no">{answer}</td>' if answer in (NO, OUT_OF_REACH) else f"<td>{answer}</td>"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
@@ -50,12 +72,13 @@ def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _head(columns: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in columns)}</tr>"
+    names = [escape(name.replace("_", " ")) for name in columns]
+    return f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, Mapping):
-        value = ", ".join(f"{name} {count}" for name, count in value.items() if count) or "none"
+        value = ", ".join(f"{name} {count:.6g}" for name, count in value.items() if count) or "none"
     if isinstance(value, int | float):
         return f'<td class="number">{value:.6g}</td>'
     return f"<td>{escape('' if value is None else str(value))}</td>"

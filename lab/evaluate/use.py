@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from simulation.fleet.fleet import SimulatedFleet
 from simulation.measure.working import find_needed_share
+from solvers.oltunes.fleet.candidates import estimate_power_w
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,19 @@ def sm_use(fleet: SimulatedFleet) -> SmUse:
             share = node.work[copy.id].busy_share * find_needed_share(problem, node.name, copy)
             working += share * len(copy.devices)
     return SmUse(working, used, gpus)
+
+
+def estimate_fleet_power_w(fleet: SimulatedFleet) -> float:
+    """Returns what all instances draw at this moment by OLTunes' estimate (7): each has a GPU's idle power."""
+    problem, total = fleet.truth.problem, 0.0
+    for node in fleet.nodes.values():
+        for copy in node.serving():
+            wanted, batch = copy.wanted, copy.wanted.batch.planned if copy.wanted.batch else 1.0
+            key = (wanted.model, wanted.variant, problem.nodes[node.name].gpu_type)
+            seconds = fleet.truth.exec_ms(key, batch, wanted.sm_percent, ()) / 1000
+            gpu = problem.type_of(node.name)
+            total += estimate_power_w(gpu, wanted.sm_percent, wanted.memory_gib, seconds) * len(copy.devices)
+    return total
 
 
 def memory_prices(fleet: SimulatedFleet) -> tuple[dict[str, float], dict[str, float]]:

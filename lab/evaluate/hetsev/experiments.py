@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from math import pi, sin
 from random import Random
 
+from app.control.formulate.problem import build_problem
 from lab.evaluate.measured import EvaluationRun
+from lab.evaluate.sustained import sustained_figure
 from lab.evaluate.testbeds import testbed
+from lab.evaluate.verdicts import MeasuredFigure
 from simulation.shapes import Shape, noisy, spike, wave
 from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, JOINT
 
@@ -21,7 +24,8 @@ NOISE_SHARE = 0.02
 RESNET, INCEPTION = "serving/resnet50", "serving/inception-v3"
 SSD, TRANSFORMER = "serving/ssd-resnet50", "serving/transformer"
 SPIKE_TIMES, HOLD_SECONDS = 4.0, 600.0
-DAY_RISE = 1.25  # of the valley, so that 200 requests a second become 1,000 in a spike
+DAY_RISE = 1.25  # of the valley
+SPIKE_RISE = SPIKE_TIMES * DAY_RISE  # 200 requests a second become 1,000
 SATURATED_TIMES = 4.0  # the printed rates, with which no planner of the testbed can serve all
 
 
@@ -58,6 +62,12 @@ def hetsev_runs(seeds: Sequence[int]) -> list[EvaluationRun]:
         for planner in PLANNERS
         for seed in seeds
     ]
+
+
+def hetsev_sustained(seeds: Sequence[int]) -> MeasuredFigure:
+    """Returns the load that one plan of each planner sustains, in the mix of production's spike."""
+    spike_rates = {name: SPIKE_RISE * rate for name, rate in EXPERIMENTS[0].rates.items()}
+    return sustained_figure(dict.fromkeys(seeds, build_problem(testbed("hetsev", spike_rates))), PLANNERS)
 
 
 def hetsev_shapes(experiment: HetSevExperiment, seed: int) -> dict[str, Shape]:

@@ -7,73 +7,46 @@ from dataclasses import replace
 from math import fsum
 
 from app.control.formulate.problem import build_problem
-from lab.evaluate.inss.claims import InssPlanFigures
+from lab.baselines.names import IGNITER
 from lab.evaluate.inss.experiments import EXPERIMENTS, HEAVY, PLANNED, PLANNERS
+from lab.evaluate.sustained import plan_alone, sustained_rates
 from lab.evaluate.testbeds import testbed
-from solvers.planners.ask import find_plan
-from solvers.planners.names import JOINT
-from solvers.planning.plan import Plan
+from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from solvers.planning.problem import Problem
-from solvers.planning.solve import SolveBudget, find
 
-WORK = 40  # of the joint planner's search
-STEPS_PER_RATE = 16  # loads are whole numbers of sixteenths of the declared rates
-MOST_TIMES = 4
-SUSTAINED_SHARE = 0.99  # of each service's rate
-ThroughputByPlanner = dict[str, float]
+IGNITER_ON_THREE = "igniter on three GPUs"  # as many as it used in the paper; it aims at few
 
 
-def plan_figures(seeds: Sequence[int]) -> InssPlanFigures:
+def plan_figures(seeds: Sequence[int]) -> dict[str, MeasuredFigure]:
     """Returns all figures that single plans give."""
-    return InssPlanFigures(back_to_back(seeds), sustained(PLANNED, seeds), sustained(HEAVY, seeds))
+    return {
+        "back to back": measured_alike([back_to_back(seed) for seed in seeds]),
+        "sustained six": _sustained(declared_problem(PLANNED), seeds),
+        "sustained eight": _sustained(declared_problem(HEAVY), seeds),
+    }
 
 
-def back_to_back(seeds: Sequence[int]) -> list[ThroughputByPlanner]:
-    """Returns for each seed the throughput of plans for six services at their rates, if batches ran back to back."""
-    problem = _problem(PLANNED)
-    found = []
-    for seed in seeds:
-        plans = {planner: _plan(problem, planner, seed) for planner in PLANNERS}
-        found.append(
-            {name: fsum(line.batch * 1000 / line.exec_ms for line in plan.instances) for name, plan in plans.items()}
-        )
-    return found
+def _sustained(problem: Problem, seeds: Sequence[int]) -> MeasuredFigure:
+    """Returns the load that each planner sustains, and iGniter in the paper's reading, too."""
+    (three,) = sustained_rates(leave_out_node(problem), (IGNITER,), seed=0).values()
+    return measured_alike([sustained_rates(problem, PLANNERS, seed) | {IGNITER_ON_THREE: three} for seed in seeds])
 
 
-def sustained(experiment: str, seeds: Sequence[int]) -> list[ThroughputByPlanner]:
-    """Returns for each seed the most requests a second, in the declared mix, of which each service gets 99 %."""
-    problem = _problem(experiment)
-    asked = fsum(service.rate_per_second for service in problem.services.values())
-    return [
-        {planner: asked * _times(problem, planner, seed) / STEPS_PER_RATE for planner in PLANNERS} for seed in seeds
-    ]
+def leave_out_node(problem: Problem) -> Problem:
+    """Returns the testbed without its last node, so that three of the four GPUs are left."""
+    nodes = dict(problem.nodes)
+    nodes.pop(max(nodes))
+    return replace(problem, nodes=nodes)
 
 
-def _times(problem: Problem, planner: str, seed: int) -> int:
-    """Finds the highest load by halving, in sixteenths: more load is taken to be harder."""
-    low, high = 0, MOST_TIMES * STEPS_PER_RATE
-    while low < high:
-        middle = (low + high + 1) // 2
-        times = middle / STEPS_PER_RATE
-        rates = {name: service.rate_per_second * times for name, service in problem.services.items()}
-        loaded = problem.with_rates(rates)
-        if all(
-            entry.rate_per_second <= (1 - SUSTAINED_SHARE) * rates[entry.service]
-            for entry in _plan(loaded, planner, seed).unserved
-        ):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def back_to_back(seed: int) -> dict[str, float]:
+    """Returns the throughput of plans for six services at their rates, if batches ran back to back."""
+    problem = declared_problem(PLANNED)
+    plans = {planner: plan_alone(problem, planner, seed) for planner in PLANNERS}
+    return {name: fsum(line.batch * 1000 / line.exec_ms for line in plan.instances) for name, plan in plans.items()}
 
 
-def _problem(experiment: str) -> Problem:
+def declared_problem(experiment: str) -> Problem:
+    """Returns the services of an experiment at their declared rates."""
     found = next(known for known in EXPERIMENTS if known.name == experiment)
     return build_problem(testbed("inss", replace(found, times=1.0).rates))
-
-
-def _plan(problem: Problem, planner: str, seed: int) -> Plan:
-    budget = SolveBudget(seconds=None, work=WORK, seed=seed)
-    if planner == JOINT:
-        return find(problem, budget, alone=True).plan
-    return find_plan(problem, planner, budget, alone=True, bounds=False).plan

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from solvers.curves import Measurement, fit
 from solvers.planners.names import INSS, JOINT
 
@@ -42,6 +43,12 @@ TABLE_3 = (
     ObservedRow("vgg19", "sm", SHARES, (358.270, 91.690, 53.947, 39.411), 4),
     ObservedRow("efficientnet", "neighbour", SHARES, (15.515, 16.170, 16.958, 17.516), 4),
 )
+
+
+def table_figures(seeds: int) -> dict[str, MeasuredFigure]:
+    """Returns the figures of both tables; no seed changes them."""
+    tables = {"errors of table 2": TABLE_2, "errors of table 3": TABLE_3}
+    return {name: measured_alike([worst_errors(rows)] * seeds) for name, rows in tables.items()}
 
 
 def worst_errors(rows: Sequence[ObservedRow]) -> dict[str, float]:

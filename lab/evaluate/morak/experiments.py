@@ -2,20 +2,23 @@
 
 The baselines have a whole GPU for each process and a law on the node. Morak's planner splits the GPUs, and Algorithm 1
 sets batches and clocks from there; of ours the joint planner sets everything, and the node's law keeps the limits.
+Where energy counts, it plans with the objective energy for what the baseline of the least energy serves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from agents.policy.power.settings import PowerSettings
 from app.control.formulate.problem import build_problem
+from app.manifests.model import JSON
 from lab.evaluate.morak.laws import ALGORITHM_1, METHODS, OURS, NodeMethod
 from lab.evaluate.saturated import saturated_gpus
 from lab.evaluate.testbeds import testbed
+from simulation.world import set_policy
 from solvers.planners.ask import find_plan
 from solvers.planners.names import JOINT, MORAK
 from solvers.planning.problem import Instance, Problem
@@ -111,13 +114,25 @@ def measure_morak(run: MorakRun) -> MorakResult:
 @lru_cache(maxsize=16)
 def saturated_problem(network: str, limit_ms: float) -> Problem:
     """Returns the testbed with one network, its limit as its SLO, and a rate that no plan can serve."""
-    problem = build_problem(testbed("morak", {f"serving/{network}": 1.0}))
+    problem = _problem_of(network, limit_ms, {})
+    return _at_rate(problem, OFFERED_TIMES * len(problem.nodes["server-1"].gpus) * whole_gpu_rate(problem))
+
+
+def saving_problem(network: str, limit_ms: float, seed: int) -> Problem:
+    """Returns the testbed with the objective energy, at the rate that the baseline of the least energy serves."""
+    runs = [MorakRun(network, limit_ms, planner, seed) for planner in METHODS]
+    thriftiest = min(map(measure_morak, runs), key=lambda found: found.joules_per_request)
+    return _at_rate(_problem_of(network, limit_ms, {"objective": "energy"}), thriftiest.requests_per_second)
+
+
+def _problem_of(network: str, limit_ms: float, policy: Mapping[str, JSON]) -> Problem:
     name = f"serving/{network}"
-    policy = replace(problem.policy, same_model_per_gpu=SAME_MODEL)
-    problem = replace(problem, policy=policy)
-    rate = OFFERED_TIMES * len(problem.nodes["server-1"].gpus) * whole_gpu_rate(problem)
-    service = replace(problem.services[name], slo_ms=limit_ms, rate_per_second=rate)
-    return replace(problem, services={name: service})
+    problem = build_problem(set_policy(testbed("morak", {name: 1.0}), {"sameModelPerGpu": SAME_MODEL, **policy}))
+    return replace(problem, services={name: replace(problem.services[name], slo_ms=limit_ms)})
+
+
+def _at_rate(problem: Problem, rate_per_second: float) -> Problem:
+    return problem.with_rates(dict.fromkeys(problem.services, rate_per_second))
 
 
 def whole_gpu_rate(problem: Problem) -> float:
@@ -134,6 +149,8 @@ def _seated(problem: Problem, run: MorakRun) -> tuple[Sequence[Instance], NodeMe
     if run.planner == MORAK:
         return find_plan(problem, MORAK, budget, alone=True, bounds=False).plan.instances, ALGORITHM_1
     if run.planner == JOINT:
+        if run.limit_ms == ENERGY_MS:
+            problem = saving_problem(run.network, run.limit_ms, run.seed)
         return find(problem, budget, alone=True).plan.instances, OURS
     (service,) = problem.services.values()
     method, node = METHODS[run.planner], problem.nodes["server-1"]

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, fsum
+from math import exp
 from random import Random
 from statistics import fmean
 from typing import TypeAlias
@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.control.formulate.problem import build_problem
-from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.mudi.experiments import RATES
 from lab.evaluate.testbeds import testbed
+from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from simulation.fleet_truth import interpolate
 from simulation.serving.batches import serve
 from solvers.latency import latency_at
@@ -40,13 +40,6 @@ NOISE_SHARE = 0.05  # of a measured time: one standard deviation
 CLOSE_SHARE, OFTEN_SHARE = 0.05, 0.95
 EDGES = np.geomspace(0.01, 130.0, 1_900)  # of classes of latency, relative to the SLO
 BUDGETS = (8, 12, 16, 20, 24, 32, 48)  # measurements allowed
-NOTE = (
-    f"Measurements allowed until the batch found is right in {OFTEN_SHARE:.0%} of {COPIES} copies: it keeps the SLO, "
-    f"and the training is at most {CLOSE_SHARE:.0%} slower than at the best of all {MOST_BATCH} batches, by the exact "
-    f"queue. {MOST_BATCH} is stated where {BUDGETS[-1]} are not enough. The slides say how many iterations it takes, "
-    "not how near to the best. Ours and 'reproduced' are the same search; times beyond batch 16 are extended in a "
-    "line. SM% are whole, so that several batches are as good as the best, and few trials find one of them."
-)
 Floats: TypeAlias = NDArray[np.float64]
 Search: TypeAlias = Callable[[Tuning, Measure, Random], int | None]
 
@@ -142,12 +135,10 @@ def _interpolate_batch(profile: Profile, batch: int) -> Curve:
     return tuple((percent, low_ms + share * (high_ms - low_ms)) for (percent, low_ms), (_, high_ms) in pairs)
 
 
-def batch_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
-    """Returns claim M4; each value is the mean over the seeds."""
+def batch_figures(seeds: Sequence[int]) -> dict[str, MeasuredFigure]:
+    """Returns the figure of claim M4; Mudi's search is ours."""
     by_seed = [needed_measurements(tuned_copies(seed, COPIES), seed) for seed in seeds]
-    means = {name: fsum(found[name] for found in by_seed) / len(by_seed) for name in SEARCHES}
-    values = {**means, MUDI: means[JOINT]}
-    return [EvaluationClaim(MEASURE, values, len(seeds))]
+    return {"batches": measured_alike([{**found, MUDI: found[JOINT]} for found in by_seed])}
 
 
 def needed_measurements(copies: Sequence[TunedCopy], seed: int) -> dict[str, float]:
@@ -217,6 +208,3 @@ def _fastest(tuning: Tuning, measure: Measure, batches: Sequence[int]) -> int | 
 
 
 SEARCHES: Mapping[str, Search] = {RANDOM: _choose_at_random, DOUBLED: _doubled, JOINT: _choose_by_belief}
-MEASURE = PaperMeasure(
-    "M4", "measurements until the batch beside a training is right", 25.0, RANDOM, MUDI, "scaled", NOTE, is_limit=True
-)

@@ -16,9 +16,9 @@ import numpy as np
 
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind, Manifest
-from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.mudi.experiments import RATES
 from lab.evaluate.testbeds import testbed
+from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from lab.truths.trainings import draw_training, mixed_traits
 from simulation.truth.family import draw_gpu, draw_traits, generator
 from simulation.truth.fitting import KnownFigures, fit_load
@@ -36,13 +36,6 @@ SERVICE_PERCENT, TRAINING_PERCENT = 40, 60
 SERVICE_BATCH, TRAINING_BATCH = 8, 1
 NOISE_SHARE = 0.02  # of a measured slowdown
 NEAR_BEST = 0.01
-NOTE = (
-    f"{WORLDS} worlds a seed, each of the nine trainings left out once: right is a service that is slowed at most "
-    f"{NEAR_BEST:.0%} more than the least slowed of six. The slides print no pair, so truth is drawn: kinds of layers "
-    f"decide {1 - OWN_SHARE:.0%} of what a training is like, which favours predictors from layers. 'Reproduced' is a "
-    "predictor for each service, as Mudi has; 'ours' multiplies pressures predicted from layers by each service's "
-    "sensitivities, as all plans do; by one factor every training suits the same service best."
-)
 Slowed: TypeAlias = Mapping[tuple[str, str], float]  # by service and training: its time to that alone
 Layers: TypeAlias = Mapping[str, Mapping[str, int]]  # by training
 
@@ -60,11 +53,10 @@ class ColocationWorld:
 Predict: TypeAlias = Callable[[ColocationWorld, str], Mapping[str, float]]
 
 
-def colocation_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
-    """Returns claim M2; each value is the mean over the seeds."""
+def colocation_figures(seeds: Sequence[int]) -> dict[str, MeasuredFigure]:
+    """Returns the figure of claim M2."""
     by_seed = [_right_percents([colocation_world(seed, number) for number in range(WORLDS)]) for seed in seeds]
-    means = {name: fsum(found[name] for found in by_seed) / len(by_seed) for name in by_seed[0]}
-    return [EvaluationClaim(MEASURE, means, len(seeds))]
+    return {"co-locations": measured_alike(by_seed, 100.0)}
 
 
 def colocation_world(seed: int, number: int) -> ColocationWorld:
@@ -194,7 +186,3 @@ PREDICTORS: Mapping[str, Predict] = {
     MUDI: predict_by_layers,
     JOINT: predict_by_pressure,
 }
-MEASURE = PaperMeasure(
-    "M2", "trainings never seen whose GPU, chosen by their layers, is the best, %", 92.67, WITHOUT_LAYERS, MUDI,
-    "scaled", NOTE, is_more_better=True, is_limit=True,
-)  # fmt: skip

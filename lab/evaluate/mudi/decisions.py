@@ -16,9 +16,9 @@ from time import process_time
 from typing import TypeAlias
 
 from app.control.formulate.problem import build_problem
-from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.mudi.experiments import RATES
 from lab.evaluate.testbeds import testbed
+from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from simulation.fleet_truth import interpolate
 from solvers.mudi.fleet.shapes import MudiResident, least_percents, share_at_their_batches
 from solvers.mudi.sharing.convex import raise_shares
@@ -28,33 +28,20 @@ from solvers.planning.problem import Instance, Problem
 from solvers.proof import SolverBug
 
 PROBLEM_A_GPU = "CVXPY, a problem a GPU"
-LIMITS_MS = {12: 18.0, 1000: 30.0}  # by the number of GPUs
+CLUSTERS = (12, 1000)  # GPUs
 ROUNDS, SLOW_ROUNDS = 5, 1  # decisions of a cluster, whose median counts; the latter by a problem a GPU
 RATE_SHARES = (0.1, 0.5)  # of the declared rate: all keep their SLO beside the heaviest trainings
 SPARE_PERCENT = 60  # of the SMs, split by the trainings of a GPU
 MOST_TRAININGS = 3
-NOTE = (
-    "Milliseconds of processor time of one process, measured where this runs: all other figures are the same on any "
-    "machine, these are not. 'Reproduced' is what the planner `mudi` does: CVXPY with one problem for all, compiled "
-    "before. 'Ours' is the closed form that referees it, and the baseline CVXPY with a problem a GPU; all must find "
-    "the same SM%. Batches are chosen before. Mudi's coordinators decide at once, each for its GPU; here one process "
-    "decides for all."
-)
 Percents: TypeAlias = list[int]
 
 
-def decision_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
-    """Returns claim M5 for each size of a cluster."""
-    return [decision_claim(gpus, limit_ms, seeds) for gpus, limit_ms in LIMITS_MS.items()]
-
-
-def decision_claim(gpus: int, limit_ms: float, seeds: Sequence[int]) -> EvaluationClaim:
-    """Returns claim M5 for a cluster of so many GPUs; each value is the mean over the seeds."""
-    by_seed = [decision_ms(cluster_rounds(gpus, seed)) for seed in seeds]
-    means = {name: fsum(times[name] for times in by_seed) / len(by_seed) for name in by_seed[0]}
-    metric = f"milliseconds to find the SM% of {gpus:,} GPUs"
-    measure = PaperMeasure("M5", metric, limit_ms, PROBLEM_A_GPU, MUDI, "measured", NOTE, is_limit=True)
-    return EvaluationClaim(measure, means, len(seeds))
+def decision_figures(seeds: Sequence[int]) -> dict[str, MeasuredFigure]:
+    """Returns the figure of claim M5 for each size of a cluster."""
+    return {
+        f"decisions of {gpus}": measured_alike([decision_ms(cluster_rounds(gpus, seed)) for seed in seeds])
+        for gpus in CLUSTERS
+    }
 
 
 def cluster_rounds(gpus: int, seed: int) -> list[list[SharedGpu]]:

@@ -1,71 +1,87 @@
 """Mudi's experiments on its testbed: trainings beside six services on twelve A100s, under Mudi, others and ours.
 
 The slides print neither loads nor how long trainings take. Here a training takes a sixtieth of its time in
-lab/testbeds/mudi.yaml, all are there from the start, and which ones is drawn by the shares of Table 3.
+lab/testbeds/mudi.yaml. Some are there from the start, others keep arriving until the end, as in Microsoft's trace, so
+that SMs at work and completion times are of one load; which ones is drawn by the shares of Table 3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
-from app.manifests.model import Kind
+from app.control.formulate.problem import build_problem
+from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
-from lab.baselines.names import GPULET, GSLICE
-from lab.evaluate.measured import EvaluationRun
+from lab.baselines.names import GPULET, GSLICE, MUXFLOW
+from lab.evaluate.measured import EvaluationRun, JobArrival
+from lab.evaluate.sustained import sustained_figure
 from lab.evaluate.testbeds import testbed
+from lab.evaluate.verdicts import MeasuredFigure
 from simulation.shapes import Shape, moving, noisy
 from solvers.planners.names import JOINT, MUDI, RESERVE
 
-PLANNERS = (GSLICE, GPULET, RESERVE, MUDI, JOINT)
+PLANNERS = (GSLICE, GPULET, MUXFLOW, RESERVE, MUDI, JOINT)
 RATES = {
     "serving/resnet50": 1150.0, "serving/inception": 800.0, "serving/gpt2": 160.0, "serving/bert": 280.0,
     "serving/roberta": 270.0, "serving/yolos": 26.0,
 }  # fmt: skip
-TRAININGS = 24
+FIRST_TRAININGS, MEAN_GAP_SECONDS = 12, 30.0  # those at the start, and between the others on average
 SHORTENED = 60.0  # times, of each training
 SECONDS, FROM_SECONDS = 1200.0, 120.0
 NOISE_SHARE = 0.02
 DEPTH, PERIOD_SECONDS = 0.2, 300.0  # of the moving loads
 
 
-@dataclass(frozen=True, slots=True)
-class MudiExperiment:
-    """The services at so many times their declared rates."""
-
-    name: str
-    times: float
-
-
-CLUSTER, SATURATED = "cluster", "saturated"
-EXPERIMENTS = (MudiExperiment(CLUSTER, 1.0), MudiExperiment(SATURATED, 3.0))
+CLUSTER = "cluster"
 
 
 def mudi_runs(seeds: Sequence[int]) -> list[EvaluationRun]:
-    """Returns every run, those of the heavier load first."""
+    """Returns every run."""
     return [
         EvaluationRun(
-            experiment.name, planner, seed, mudi_world(experiment, seed), mudi_shapes(seed), SECONDS, FROM_SECONDS
+            CLUSTER, planner, seed, mudi_world(seed), mudi_shapes(seed), SECONDS, FROM_SECONDS, later_trainings(seed)
         )
-        for experiment in reversed(EXPERIMENTS)
         for planner in reversed(PLANNERS)
         for seed in seeds
     ]  # fmt: skip
 
 
-def mudi_world(experiment: MudiExperiment, seed: int) -> DeclaredFiles:
-    """Returns the testbed at the rates of an experiment, with trainings drawn by the shares of Table 3."""
-    world = testbed("mudi", {name: rate * experiment.times for name, rate in RATES.items()})
-    tasks = sorted(world.of(Kind.JOB), key=lambda task: task.name)
-    shares = [float(str(task.labels["share"])) for task in tasks]
-    drawn = Random(f"trainings {seed}").choices(tasks, shares, k=TRAININGS)  # noqa: S311
+def mudi_world(seed: int) -> DeclaredFiles:
+    """Returns the testbed with the trainings that are there from the start."""
+    world = testbed("mudi", RATES)
+    first = [training for at, training in _trainings(seed) if at == 0.0]
     manifests = {key: manifest for key, manifest in world.manifests.items() if key.kind is not Kind.JOB}
-    for number, task in enumerate(drawn):
-        steps = max(1.0, round(float(str(task.spec["steps"])) / SHORTENED))
-        training = replace(task, name=f"{task.name}-{number:02}", spec={**task.spec, "steps": steps})
-        manifests[training.key] = training
-    return DeclaredFiles(manifests)
+    return DeclaredFiles({**manifests, **{training.key: training for training in first}})
+
+
+def later_trainings(seed: int) -> list[JobArrival]:
+    """Returns the trainings that come while the fleet runs."""
+    return [JobArrival(at, training) for at, training in _trainings(seed) if at > 0.0]
+
+
+def _trainings(seed: int) -> list[tuple[float, Manifest]]:
+    """Draws trainings by the shares of Table 3, each with the second at which it comes."""
+    tasks = sorted(testbed("mudi", RATES).of(Kind.JOB), key=lambda task: task.name)
+    shares = [float(str(task.labels["share"])) for task in tasks]
+    random = Random(f"trainings {seed}")  # noqa: S311
+    times, at = [0.0] * FIRST_TRAININGS, random.expovariate(1 / MEAN_GAP_SECONDS)
+    while at < SECONDS:
+        times.append(at)
+        at += random.expovariate(1 / MEAN_GAP_SECONDS)
+    drawn = random.choices(tasks, shares, k=len(times))
+    return [(at, _shortened(task, number)) for number, (at, task) in enumerate(zip(times, drawn, strict=True))]
+
+
+def _shortened(task: Manifest, number: int) -> Manifest:
+    steps = max(1.0, round(float(str(task.spec["steps"])) / SHORTENED))
+    return replace(task, name=f"{task.name}-{number:02}", spec={**task.spec, "steps": steps})
+
+
+def mudi_sustained(seeds: Sequence[int]) -> MeasuredFigure:
+    """Returns the load that one plan of each planner sustains beside the trainings."""
+    return sustained_figure({seed: build_problem(mudi_world(seed)) for seed in seeds}, PLANNERS)
 
 
 def mudi_shapes(seed: int) -> dict[str, Shape]:

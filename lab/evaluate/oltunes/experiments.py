@@ -16,18 +16,21 @@ from app.manifests.offline import DeclaredFiles
 from app.manifests.uncertain import MEAN_QUANTILE
 from lab.baselines.names import ORION
 from lab.evaluate.measured import EvaluationRun
+from lab.evaluate.sustained import sustained_figure
 from lab.evaluate.testbeds import testbed
+from lab.evaluate.verdicts import MeasuredFigure
 from simulation.shapes import Shape, noisy, steady
 from solvers.planners.names import JOINT, OLTUNES, RESERVE
 
 PLANNERS = (ORION, RESERVE, OLTUNES, JOINT)
 # Requests a second, Table 7; YOLOv5 and ResNet(50, 152) have one figure for two variants: half each.
-POISSON = {
+RATES = {
     "classify-small": 60.0, "detect-small": 20.0, "detect-large": 20.0, "classify-medium": 12.5,
     "classify-large": 12.5, "answer": 5.0, "generate": 2.0,
 }  # fmt: skip
 SECONDS, FROM_SECONDS = 300.0, 90.0
 STRESS_TIMES, TRACE_TIMES = 10.0, 5.0
+RAISED_TIMES = 80.0  # of which no planner serves half
 BURST_TIMES = (1.5, 3.0)
 BURST_SECONDS, CALM_SECONDS = (20.0, 90.0), (30.0, 150.0)
 NOISE_SHARE = 0.02
@@ -43,9 +46,11 @@ class OlTunesExperiment:
     is_bursty: bool
 
 
+POISSON, BURSTS, RAISED = "poisson", "bursts", "raised bursts"
 EXPERIMENTS = (
-    OlTunesExperiment("poisson", STRESS_TIMES, is_bursty=False),
-    OlTunesExperiment("bursts", TRACE_TIMES, is_bursty=True),
+    OlTunesExperiment(POISSON, STRESS_TIMES, is_bursty=False),
+    OlTunesExperiment(BURSTS, TRACE_TIMES, is_bursty=True),
+    OlTunesExperiment(RAISED, RAISED_TIMES, is_bursty=True),
 )
 
 
@@ -67,7 +72,7 @@ def oltunes_runs(seeds: Sequence[int]) -> list[EvaluationRun]:
 
 def oltunes_rates(experiment: OlTunesExperiment) -> dict[str, float]:
     """Returns the declared rate of each service."""
-    return {f"serving/{name}": rate * experiment.times for name, rate in POISSON.items()}
+    return {f"serving/{name}": rate * experiment.times for name, rate in RATES.items()}
 
 
 def oltunes_shapes(experiment: OlTunesExperiment, seed: int) -> dict[str, Shape]:
@@ -87,6 +92,12 @@ def bursts(seed: str) -> Shape:
         found.append((at, ends, rng.uniform(*BURST_TIMES)))
         at = ends + rng.uniform(*CALM_SECONDS)
     return lambda seconds: next((times for begins, ends, times in found if begins <= seconds < ends), 1.0)
+
+
+def oltunes_sustained(seeds: Sequence[int]) -> MeasuredFigure:
+    """Returns the load that one plan of each planner sustains, in the mix of Table 7."""
+    world = declare_accuracy(testbed("oltunes", oltunes_rates(EXPERIMENTS[0])))
+    return sustained_figure(dict.fromkeys(seeds, build_problem(world, MEAN_QUANTILE)), PLANNERS)
 
 
 def declare_accuracy(world: DeclaredFiles) -> DeclaredFiles:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, fsum, log
+from math import exp, log
 from random import Random
 from typing import TypeAlias
 
@@ -17,8 +17,8 @@ import numpy as np
 from app.control.formulate.problem import build_problem
 from app.manifests.uncertain import MEAN_QUANTILE
 from lab.baselines.predictors import Predict, forest, matrix
-from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.testbeds import testbed
+from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from simulation.fleet_truth import interpolate
 from solvers.factors import FactorLearner, FactorSample, learn_factors
 from solvers.planners.names import JOINT, OLTUNES
@@ -31,11 +31,6 @@ ENOUGH_RMSE, ENOUGH_R2 = 1.3, 0.5  # what the paper calls the optimal accuracy
 SM_STEP_PERCENT = 5
 MATRIX, FOREST = "matrix factorization", "random forest"
 Train: TypeAlias = Callable[[Sequence[FactorSample]], Predict]
-NOTE = (
-    "Samples are drawn from profiles that are derived by formulas (lab/testbeds/oltunes.yaml), with a measuring error "
-    "of 3 %; targets are logarithms of ms and of requests a second. The times of predictions depend on the machine, "
-    "and are left out."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +42,16 @@ class LearningScores:
     samples: float
 
 
-def learning_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
-    """Returns the claims about predictions; each value is the mean over the seeds."""
+def learning_figures(seeds: Sequence[int]) -> dict[str, MeasuredFigure]:
+    """Returns the figures of claim O1."""
     problem = build_problem(testbed("oltunes", {"serving/answer": 1.0}), MEAN_QUANTILE)
     drawn = [samples_of(problem, seed) for seed in seeds]
-    found = {name: [scores(train, samples, COUNTS) for samples in drawn] for name, train in LEARNERS.items()}
-
-    def claim(metric: str, paper: float, field: str, **kinds: bool) -> EvaluationClaim:
-        measure = PaperMeasure("O1", metric, paper, MATRIX, OLTUNES, "scaled", NOTE, **kinds)
-        means = {name: fsum(getattr(score, field) for score in mine) / len(mine) for name, mine in found.items()}
-        return EvaluationClaim(measure, means, len(seeds))
-
-    return [
-        claim("root mean square error of predictions, matrix factorization to ours", 2.35, "rmse"),
-        claim("R2 of predictions", 0.8772, "r2", is_limit=True, is_more_better=True),
-        claim(f"samples until RMSE <= {ENOUGH_RMSE} and R2 >= {ENOUGH_R2}", 500.0, "samples", is_limit=True),
-    ]
+    found = [{name: scores(train, samples, COUNTS) for name, train in LEARNERS.items()} for samples in drawn]
+    return {
+        "rmse": measured_alike([{name: score.rmse for name, score in own.items()} for own in found]),
+        "r2": measured_alike([{name: score.r2 for name, score in own.items()} for own in found], 1.0),
+        "samples": measured_alike([{name: score.samples for name, score in own.items()} for own in found]),
+    }
 
 
 def samples_of(problem: Problem, seed: int) -> list[FactorSample]:

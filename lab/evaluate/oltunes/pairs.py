@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import fsum
 from random import Random
 from typing import TypeAlias
 
 from lab.baselines.names import ORION
-from lab.evaluate.claims import EvaluationClaim, PaperMeasure
+from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from solvers.interference import Neighbour, SharedRun, SlowdownObservation, fit
 from solvers.interference.affinity import MOST_RATIO, workload_affinity
 from solvers.planners.names import JOINT, OLTUNES
@@ -27,26 +26,15 @@ SHARED_SM_PERCENT = 50
 IN_TURN, IN_ORDER = "in turn", "order of arrival"
 Suit: TypeAlias = Callable[[str, str], float]  # the larger, the better they share a GPU
 
-MEASURE = PaperMeasure(
-    "O4", "speedup of kernels that share a GPU in pairs, to one after the other", 1.46, IN_TURN, OLTUNES, "printed",
-    f"{KERNELS} kernels, half of each kind, in a random order; pairs take the times of Table 1. Ours chooses by the "
-    "product's own model of interference, fitted to the three printed pairs. The paper shows one pair of each.",
-    is_more_better=True,
-)  # fmt: skip
 
-
-def pair_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
-    """Returns claim O4; each value is the mean over the seeds."""
-    ways = pairings()
-    found: dict[str, list[float]] = {name: [] for name in (IN_TURN, *ways)}
+def pair_figures(seeds: Sequence[int]) -> dict[str, MeasuredFigure]:
+    """Returns the figure of claim O4."""
+    by_seed = []
     for seed in seeds:
         kernels = [CONV, TOKEN] * (KERNELS // 2)
         Random(f"pairs {seed}").shuffle(kernels)  # noqa: S311
-        found[IN_TURN].append(1.0)
-        for name, suit in ways.items():
-            found[name].append(speedup(kernels, suit))
-    means = {name: fsum(speedups) / len(seeds) for name, speedups in found.items()}
-    return [EvaluationClaim(MEASURE, means, len(seeds))]
+        by_seed.append({IN_TURN: 1.0, **{name: speedup(kernels, suit) for name, suit in pairings().items()}})
+    return {"pairs": measured_alike(by_seed)}
 
 
 def pairings() -> Mapping[str, Suit]:

@@ -9,20 +9,25 @@ import pytest
 from cli.main import main
 from lab.evaluate.charts import draw_evaluation
 from lab.evaluate.page import evaluation_page
+from lab.evaluate.verdicts import count_verdicts
 from lab.tests.evaluate.test_hetsev import results
 
 CLAIM = {
     "id": "H5", "metric": "cost <b>", "paper": 2.15, "reproduced": 1.5, "best_baseline": 2.0, "ours": 1.0,
-    "paper_baseline": 4.0, "ratio": 4.0, "holds": True, "truth": "scaled", "seeds": 3, "note": "a & b",
+    "paper_baseline": {"hpa": 4.0}, "ratio": 4.0, "truth": "scaled", "seeds": 3, "note": "a & b", "because": "",
+    "miss": "", "verdicts": {"paper_planner_reaches": "no", "ours_reaches": "yes", "ours_is_best": "not decided"},
 }  # fmt: skip
 
 
-def test_the_page_shows_what_holds_and_what_does_not() -> None:
-    missed = CLAIM | {"holds": False, "ratio": None}
+def test_the_page_shows_three_verdicts_of_each_claim_and_why_one_is_missed() -> None:
+    no = dict.fromkeys(("paper_planner_reaches", "ours_reaches", "ours_is_best"), "no")
+    missed = CLAIM | {"verdicts": no, "ratio": None, "miss": "spikes rise within 30 s"}
     runs = [result.figures() for result in results("cost", 0)]
-    page = evaluation_page("hetsev", {"claims": [CLAIM, missed], "runs": runs}, ["cost"])
-    assert "1 of 2 claims hold" in page
-    assert page.count("does not hold</td>") == 1
+    claims = [CLAIM, missed]
+    page = evaluation_page("hetsev", {"claims": claims, "counts": count_verdicts(claims), "runs": runs}, ["cost"])
+    assert "ours reaches it: 1 yes, 1 no" in page
+    assert page.count('class="no">no</td>') == 1 + 3
+    assert "spikes rise within 30 s" in page
     assert "cost &lt;b&gt;" in page
     assert "a &amp; b" in page
     assert page.count("<tr>") == 1 + 2 * 2 + 1 + len(runs)

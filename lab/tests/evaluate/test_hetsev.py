@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from app.manifests.model import Kind
-from lab.evaluate.hetsev.claims import hetsev_claims
+from lab.evaluate.hetsev.claims import hetsev_figures
 from lab.evaluate.hetsev.experiments import EXPERIMENTS, PLANNERS, hetsev_runs, hetsev_shapes
 from lab.evaluate.measured import EvaluationResult, EvaluationSample, run_evaluation
 from lab.evaluate.play import play
+from lab.evaluate.verdicts import NO, YES, judge_claims, measured_alike
 from solvers.planners.names import HETSEV, HPA, HPA_CHEAPEST, JOINT
 
 BY_NAME = {experiment.name: experiment for experiment in EXPERIMENTS}
@@ -89,15 +90,18 @@ def results(experiment: str, seed: int) -> list[EvaluationResult]:
 
 def test_claims_follow_from_the_samples() -> None:
     everything = [result for name in BY_NAME for seed in (0, 1) for result in results(name, seed)]
-    claims = hetsev_claims(everything)
-    missed, on_average, most, mean, held, served, *_ = claims
-    assert {claim.measure.id for claim in claims} == {"H4", "H5"}
-    assert {claim.seeds for claim in claims} == {2}
-    assert (missed.values[HPA], missed.values[JOINT], missed.holds) == (2.0, 0.5, True)
-    assert on_average.values[JOINT] == 0
-    assert (most.ratio, most.values[HETSEV]) == (4.0, 1.5)
-    assert mean.values == {HPA: 1.0, "hpa-cheapest": 0.5, HETSEV: 0.375, JOINT: 0.25}
-    assert held.ratio == 4.0
+    sustained = measured_alike([{HPA: 1.0, HPA_CHEAPEST: 1.0, HETSEV: 1.5, JOINT: 2.3}] * 2)
+    claims = judge_claims("hetsev", {**hetsev_figures(everything), "sustained": sustained})
+    found = {claim.paper.measures: claim for claim in claims}
+    missed, served = found["late"], found["served when saturated"]
+    assert {claim.paper.row for claim in claims} == {"H4", "H5"}
+    assert (missed.values[HPA], missed.values[JOINT], missed.reaches(JOINT)) == (2.0, 0.5, YES)
+    assert missed.ours_is_best == NO  # HetSev misses as few
+    most = found["bill that differs most"]
+    assert (most.ratio(most.values[JOINT]), most.values[HETSEV]) == (4.0, 1.5)
+    assert found["mean bill"].values == {HPA: 1.0, "hpa-cheapest": 0.5, HETSEV: 0.375, JOINT: 0.25}
+    assert found["held"].ours_is_best == YES  # it costs least, and none misses fewer requests
     assert served.values[HPA] == 75.0  # of its worst 120 s
-    assert served.ratio == pytest.approx(1.2)
-    assert not served.holds
+    assert served.ratio(served.values[JOINT]) == pytest.approx(1.2)
+    assert served.largest_ratio == pytest.approx(90 / 75)
+    assert found["sustained"].reaches(JOINT) == YES

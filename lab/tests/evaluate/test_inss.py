@@ -8,11 +8,13 @@ import pytest
 
 from app.manifests.model import Kind
 from lab.baselines.names import GPULET, GSLICE, IGNITER
-from lab.evaluate.inss.claims import InssPlanFigures, inss_claims
+from lab.evaluate.inss.claims import inss_figures
 from lab.evaluate.inss.experiments import EXPERIMENTS, HEAVY, PLANNED, PLANNERS, RATES, inss_runs, inss_shapes
-from lab.evaluate.inss.plans import back_to_back, sustained
-from lab.evaluate.inss.tables import TABLE, TABLE_2, TABLE_3, errors, worst_errors
+from lab.evaluate.inss.plans import IGNITER_ON_THREE, back_to_back, declared_problem, leave_out_node
+from lab.evaluate.inss.tables import TABLE, TABLE_2, TABLE_3, errors, table_figures, worst_errors
 from lab.evaluate.measured import EvaluationResult, EvaluationSample
+from lab.evaluate.sustained import sustained_figure, sustained_rates
+from lab.evaluate.verdicts import NO_FIGURE, OUT_OF_REACH, YES, judge_claims, measured_alike
 from solvers.planners.names import INSS, JOINT
 
 
@@ -50,13 +52,17 @@ def test_times_between_others_are_predicted_without_them() -> None:
 
 @pytest.mark.slow
 def test_plans_sustain_a_load_at_which_every_service_gets_its_rate() -> None:
-    (throughput,) = back_to_back([0])
-    (most,) = sustained(PLANNED, [0])
+    throughput = back_to_back(0)
+    (found,) = sustained_figure({0: declared_problem(PLANNED)}, PLANNERS).by_seed
+    most = {planner: measured.value for planner, measured in found.items()}
     declared = sum(list(RATES.values())[:6])
     for planner in PLANNERS:
         assert throughput[planner] > declared  # back to back, without any wait
         assert most[planner] * 16 % declared == pytest.approx(0)
     assert most[JOINT] >= most[INSS] > most[GPULET] > 0
+    three = leave_out_node(declared_problem(PLANNED))
+    assert sum(len(node.gpus) for node in three.nodes.values()) == 3
+    assert 0 < sustained_rates(three, (IGNITER,), 0)[IGNITER] <= most[IGNITER]
 
 
 def result(planner: str, experiment: str, within: float, violations: int) -> EvaluationResult:
@@ -73,12 +79,18 @@ def test_claims_follow_from_samples_and_plans() -> None:
         for experiment in EXPERIMENTS
         for planner, within in served.items()
     ]
-    claims = inss_claims(results, InssPlanFigures([served], [served], [served]))
-    assert [claim.measure.id for claim in claims] == ["I1", "I1", "I5", *["I6"] * 13]
-    sac_d, violated, *over = claims[2:]
-    assert not sac_d.holds  # 90 requests a second are not 4,833
-    assert "the paper's machine" in sac_d.measure.note
-    assert (violated.values[JOINT], violated.holds) == (0.5, True)
-    assert [claim.ratio for claim in over[:3]] == [1.8, 2.0, 3.0]
-    assert all(claim.holds for claim in over)
-    assert over[0].figures()["reproduced"] == 70.0
+    plans = dict.fromkeys(
+        ("back to back", "sustained six", "sustained eight"), measured_alike([served | {IGNITER_ON_THREE: 25.0}])
+    )
+    claims = judge_claims("inss", {**table_figures(1), **plans, **inss_figures(results)})
+    assert [claim.paper.row for claim in claims] == ["I1", "I1", "I5", *["I6"] * 12, "I6"]
+    _, _, sac_d, violated, *over = claims
+    assert sac_d.reaches(JOINT) == NO_FIGURE
+    assert "the paper's machine" in sac_d.paper.because
+    assert (violated.values[JOINT], violated.reaches(JOINT)) == (0.5, YES)
+    assert [claim.ratio(claim.values[JOINT]) for claim in over[:3]] == [1.8, 2.0, 3.0]
+    assert [claim.reaches(JOINT) for claim in over[:6]] == [YES] * 6
+    # 90 requests a second came: nobody could have served 2.9 times what gpulet did
+    assert over[6].reaches(JOINT) == YES
+    assert over[6].largest_ratio == 1.8 < 2.9
+    assert {claim.reaches(JOINT) for claim in over} <= {YES, OUT_OF_REACH}

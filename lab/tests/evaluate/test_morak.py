@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from agents.policy.power.settings import PowerSettings
-from lab.evaluate.morak.claims import draw_morak, morak_claims
+from lab.evaluate.morak.claims import draw_morak, morak_figures
 from lab.evaluate.morak.experiments import (
     ENERGY_MS,
     NETWORKS,
@@ -24,6 +24,7 @@ from lab.evaluate.morak.experiments import (
 )
 from lab.evaluate.morak.laws import BATCH_DVFS, CLIPPER_L, CLIPPER_P, DFS, METHODS, NodeMethod, clipper_l
 from lab.evaluate.saturated import SaturatedGpu, SaturatedPeriod
+from lab.evaluate.verdicts import NO, NO_FIGURE, YES, judge_claims
 from lab.power import printed
 from solvers.planners.names import JOINT, MORAK
 from solvers.planning.problem import Instance
@@ -120,14 +121,14 @@ def results() -> list[MorakResult]:
 
 
 def test_claims_follow_from_the_results() -> None:
-    claims = morak_claims(results())
-    assert {claim.measure.id for claim in claims} == {"K5"}
-    assert {claim.seeds for claim in claims} == {2}
-    assert [claim.ratio for claim in claims[:8]] == [2.0] * 8
-    held = [claim.holds for claim in claims]
-    assert held == [False, False, True, True, True, True, False, True, True, True]
+    claims = judge_claims("morak", morak_figures(results()))
+    assert {claim.paper.row for claim in claims} == {"K5"}
+    assert [claim.ratio(claim.values[JOINT]) for claim in claims[:8]] == [2.0] * 8
+    reached = [claim.reaches(JOINT) for claim in claims]
+    assert reached == [*[NO_FIGURE] * 4, YES, YES, NO, YES, YES, YES]
+    assert [claim.ours_is_best for claim in claims] == [YES] * 8 + [NO] * 2  # Morak keeps both limits, too
     assert claims[8].values[CLIPPER_L] == claims[9].values[DFS] == 100
-    assert [claim.measure.truth for claim in claims].count("printed") == 1
+    assert [claim.paper.truth for claim in claims].count("printed") == 1
 
 
 @pytest.mark.slow

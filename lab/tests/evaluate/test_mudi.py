@@ -12,6 +12,7 @@ import pytest
 from app.manifests.model import Kind
 from lab.baselines.names import GPULET, GSLICE
 from lab.evaluate import testbeds
+from lab.evaluate.claims import read_claims
 from lab.evaluate.measured import EvaluationResult, EvaluationSample, run_evaluation
 from lab.evaluate.mudi.batches import (
     CLOSE_SHARE,
@@ -23,32 +24,32 @@ from lab.evaluate.mudi.batches import (
     needed_measurements,
     tuned_copies,
 )
-from lab.evaluate.mudi.claims import mudi_claims
+from lab.evaluate.mudi.claims import mudi_figures
 from lab.evaluate.mudi.colocation import (
     CHANCE,
     WITHOUT_LAYERS,
     ColocationWorld,
-    colocation_claims,
+    colocation_figures,
     colocation_world,
     is_right,
     predict_by_layers,
     predict_by_mean,
     predict_by_pressure,
 )
-from lab.evaluate.mudi.decisions import PROBLEM_A_GPU, cluster_rounds, decision_claim
+from lab.evaluate.mudi.decisions import PROBLEM_A_GPU, cluster_rounds, decision_ms
 from lab.evaluate.mudi.experiments import (
     CLUSTER,
-    EXPERIMENTS,
+    FIRST_TRAININGS,
     PLANNERS,
     RATES,
-    SATURATED,
+    SECONDS,
     SHORTENED,
-    TRAININGS,
-    MudiExperiment,
+    later_trainings,
     mudi_runs,
     mudi_shapes,
     mudi_world,
 )
+from lab.evaluate.verdicts import NO, YES, EvaluationClaim
 from solvers.latency import latency_at
 from solvers.planners.names import JOINT, MUDI, RESERVE
 
@@ -56,18 +57,19 @@ from solvers.planners.names import JOINT, MUDI, RESERVE
 @pytest.mark.slow
 def test_every_planner_gets_the_same_services_and_trainings_on_twelve_gpus() -> None:
     runs = mudi_runs([0, 1])
-    assert len(runs) == len(EXPERIMENTS) * len(PLANNERS) * 2
+    assert len(runs) == len(PLANNERS) * 2
     for run in runs:
         assert [node.spec["gpus"] for node in run.world.of(Kind.NODE)] == [4, 4, 4]
-        times = next(known.times for known in EXPERIMENTS if known.name == run.experiment)
         declared = {f"{service.tenant}/{service.name}": service.spec for service in run.world.of(Kind.SERVICE)}
-        assert {name: spec["ratePerSecond"] for name, spec in declared.items()} == {
-            name: rate * times for name, rate in RATES.items()
-        }
-    trainings = {run.seed: {job.name for job in run.world.of(Kind.JOB)} for run in runs}
-    for run in runs:
-        assert {job.name for job in run.world.of(Kind.JOB)} == trainings[run.seed]
-    assert trainings[0] != trainings[1]
+        assert {name: spec["ratePerSecond"] for name, spec in declared.items()} == RATES
+        trainings = [job.name for job in run.world.of(Kind.JOB)]
+        assert len(trainings) == FIRST_TRAININGS
+        assert run.arrivals == later_trainings(run.seed)
+        moments = [arrival.at_seconds for arrival in run.arrivals]
+        assert moments == sorted(moments)
+        assert 0 < moments[0] < moments[-1] < SECONDS
+        assert not {arrival.job.name for arrival in run.arrivals} & set(trainings)
+    assert later_trainings(0) != later_trainings(1)
 
 
 @pytest.mark.slow
@@ -75,9 +77,7 @@ def test_trainings_are_shortened_and_drawn_by_their_shares() -> None:
     tasks = {task.name: task for task in testbeds.testbed("mudi", {}).of(Kind.JOB)}
     drawn = Counter[str]()
     for seed in range(100):
-        jobs = mudi_world(EXPERIMENTS[0], seed).of(Kind.JOB)
-        assert len(jobs) == TRAININGS
-        for job in jobs:
+        for job in [*mudi_world(seed).of(Kind.JOB), *(arrival.job for arrival in later_trainings(seed))]:
             name = job.name.rsplit("-", 1)[0]
             drawn[name] += 1
             assert float(str(job.spec["steps"])) == pytest.approx(
@@ -99,46 +99,40 @@ def test_loads_move_by_a_fifth_and_are_seeded() -> None:
 @pytest.mark.slow
 def test_a_run_counts_the_trainings_that_are_done(database_url: str) -> None:
     run = next(run for run in mudi_runs([0]) if (run.experiment, run.planner) == (CLUSTER, GSLICE))
-    found = run_evaluation(
-        type(run)(run.experiment, run.planner, run.seed, run.world, run.shapes, 200.0, 60.0), database_url
-    )
-    assert 0 < found.jobs_done < TRAININGS
+    came = sum(arrival.at_seconds < 200 for arrival in run.arrivals)
+    assert came
+    found = run_evaluation(replace(run, seconds=200.0, from_seconds=60.0), database_url)
+    assert 0 < found.jobs_done < FIRST_TRAININGS + came
     assert 0 < found.completion_seconds < 200
     assert found.figures()["jobsDone"] == found.jobs_done
     assert 0 < found.mean("utilisation") < found.sms_at_work_percent / 100 <= 1
 
 
-def result(planner: str, experiment: MudiExperiment, within: float, late: int, seconds: float) -> EvaluationResult:
+def result(planner: str, late: int, seconds: float) -> EvaluationResult:
     bills: Mapping[str, float] = {"a": 1.0}
-    sample = EvaluationSample(150.0, 90.0, within, 0.0, 1.0, 1.0, 1.0, bills, bills, 0.5, 0.6, 3)
-    found = EvaluationResult(experiment.name, planner, 0, [sample], 1000, late)
+    sample = EvaluationSample(150.0, 90.0, 80.0, 0.0, 1.0, 1.0, 1.0, bills, bills, 0.5, 0.6, 3)
+    found = EvaluationResult(CLUSTER, planner, 0, [sample], 1000, late)
     found.completion_seconds, found.sms_at_work_percent = seconds, 5000 / seconds
     return found
 
 
 def test_claims_follow_from_the_results() -> None:
-    values = {GSLICE: (60.0, 25, 300.0), GPULET: (40.0, 30, 280.0), RESERVE: (20.0, 9, 400.0), MUDI: (70.0, 6, 150.0)}
-    values[JOINT] = (90.0, 4, 100.0)
-    results = [result(planner, experiment, *own) for experiment in EXPERIMENTS for planner, own in values.items()]
-    claims = mudi_claims(results)
-    assert {claim.measure.id for claim in claims} == {"M9"}
-    kept, fewer, sooner, busier, more = claims
-    assert (kept.values[JOINT], kept.holds) == (0.4, True)
-    assert fewer.ratio == pytest.approx(6.25)
-    assert fewer.holds
-    assert (sooner.ratio, sooner.holds) == (3.0, True)
-    assert busier.holds
-    assert (more.ratio, more.holds) == (2.25, True)
-    assert more.figures()["reproduced"] == 70.0
-    assert {experiment.name for experiment in EXPERIMENTS} == {CLUSTER, SATURATED}
+    values = {GSLICE: (25, 300.0), GPULET: (30, 280.0), RESERVE: (9, 400.0), MUDI: (6, 150.0), JOINT: (4, 100.0)}
+    found = mudi_figures([result(planner, *own) for planner, own in values.items()])
+    claims = {claim.metric: claim for claim in read_claims("mudi") if claim.measures in found}
+    assert len(claims) == 4
+    judged = {metric: EvaluationClaim(claim, found[claim.measures]) for metric, claim in claims.items()}
+    assert {claim.reaches(JOINT) for claim in judged.values()} == {YES}
+    fewer = judged["SLO violations, %, GSLICE to ours"]
+    assert fewer.ratio(fewer.values[JOINT]) == pytest.approx(6.25)
+    assert fewer.reaches(MUDI) == NO
 
 
 @pytest.mark.slow
 def test_three_ways_find_the_same_shares_and_each_is_timed() -> None:
-    claim = decision_claim(5, 18.0, [0])
-    assert (claim.measure.id, claim.measure.paper) == ("M5", 18.0)
-    assert set(claim.values) == {PROBLEM_A_GPU, MUDI, JOINT}
-    assert min(claim.values.values()) > 0
+    found = decision_ms(cluster_rounds(5, 0))
+    assert set(found) == {PROBLEM_A_GPU, MUDI, JOINT}
+    assert min(found.values()) > 0
 
 
 def test_the_instances_of_a_cluster_stay_while_what_presses_on_them_changes() -> None:
@@ -211,7 +205,7 @@ def test_a_choice_is_right_if_its_service_is_hardly_slowed_more_than_the_best() 
 
 @pytest.mark.slow
 def test_colocations_chosen_by_layers_are_better_than_chance() -> None:
-    (claim,) = colocation_claims([0])
-    assert (claim.measure.id, claim.measure.paper) == ("M2", 92.67)
-    assert set(claim.values) == {WITHOUT_LAYERS, CHANCE, MUDI, JOINT}
-    assert claim.values[CHANCE] < min(claim.values[MUDI], claim.values[JOINT]) <= 100
+    (found,) = colocation_figures([0])["co-locations"].by_seed
+    percents = {name: measured.value for name, measured in found.items()}
+    assert set(percents) == {WITHOUT_LAYERS, CHANCE, MUDI, JOINT}
+    assert percents[CHANCE] < min(percents[MUDI], percents[JOINT]) <= 100
