@@ -69,8 +69,8 @@ COPY --from=wheel /wheel /wheel
 RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl \
  && shrink /opt/gpuwright/lib/python3.11/site-packages
 
-# OR-Tools needs pandas for CP-SAT alone, with which `verify --exact` proves; no planner does. CVXPY works without what
-# differentiates its problems.
+# OR-Tools names pandas in functions on series alone, which nothing calls. CVXPY works without what differentiates its
+# problems.
 FROM build AS planner-dependencies
 COPY requirements/planner.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \

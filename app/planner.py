@@ -15,6 +15,7 @@ from prometheus_client import start_http_server
 
 from app import garbage
 from app.clockwork import Clockwork
+from app.control.answer import cross_checks
 from app.control.answer.savings import hourly as savings
 from app.control.cycle import CycleBudget
 from app.control.domain.events import Reason
@@ -57,7 +58,8 @@ class PlannerProcess:
             budget=CycleBudget(seconds=settings.solve_seconds),
             currency=settings.currency,
         )
-        self._scheduler = Clockwork(6)
+        self._checks = cross_checks.RestingProcess(settings.solver_cores)
+        self._scheduler = Clockwork(7)
         self._woken: Reason | None = None
         self._cycled_at = float("-inf")
         self._waking = threading.Lock()
@@ -78,6 +80,7 @@ class PlannerProcess:
             (self.planner.learn, 60.0),
             (self._forget, 300.0),
             (self._note_savings, 300.0),
+            (self._check_plan, 300.0),
         ]
         now = datetime.now(UTC)
         between = now + timedelta(seconds=QUICK_TICK_SECONDS)  # two steps, which answer loads too
@@ -89,6 +92,7 @@ class PlannerProcess:
 
     def stop(self) -> None:
         """Ends its current work, and lets another planner lead at once."""
+        self._checks.close()
         self._scheduler.shutdown(wait=True)
         self._notices.stop()
         try:
@@ -124,6 +128,9 @@ class PlannerProcess:
 
     def _note_savings(self) -> None:
         savings.record_savings(self.planner.store)
+
+    def _check_plan(self) -> None:
+        cross_checks.check_newest(self.planner.store, self._checks.ask)
 
     def _guard(self, job: Callable[[], object]) -> Callable[[], None]:
         """Runs a job so that its failure ends no other job. While the database is away, jobs pause."""

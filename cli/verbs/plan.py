@@ -176,6 +176,8 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
         yield plain(plan["message"])
     if plan.get("certificate"):
         yield plain(_cost(plan["certificate"]))
+        if check := plan.get("crossCheck"):
+            yield plain(f"{check['message']} ({age(check['at'])} ago)")
         if others := plan["certificate"].get("otherPlanners"):
             yield plain(f"{OTHER_PLANNERS}: {'; '.join(spell_other(other) for other in others)}")
     yield from _services(plan["instances"])

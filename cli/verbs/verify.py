@@ -76,7 +76,7 @@ def _cross_checked(problem: Problem, work: float) -> CrossCheck:
     try:
         from solvers.crosscheck import TooLarge, cross_check
     except ModuleNotFoundError as error:
-        if error.name not in ("ortools", "pandas"):  # which OR-Tools needs for CP-SAT
+        if error.name != "ortools":
             raise
         raise Failed("verify --exact needs the solvers extra: pip install 'gpuwright[solvers]'") from error
     try:

@@ -11,7 +11,7 @@ from solvers.crosscheck.carrying import Carrying, idle_pressure, kind_of, parts_
 from solvers.crosscheck.rules import RULES
 from solvers.crosscheck.scope import refuse_large
 from solvers.crosscheck.shapes import CheckedShape, most_carried
-from solvers.crosscheck.variables import MONEY, UNCOUNTED, WHOLE_RATE, Slot, Variables, need
+from solvers.crosscheck.variables import MONEY, UNCOUNTED, WHOLE_RATE, Slot, Variables, load_cp_model, need
 from solvers.planning.judge import judge
 from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
 from solvers.planning.plan import Plan, Unplaced, list_unserved
@@ -55,8 +55,7 @@ Chosen = list[tuple[Slot, CheckedShape, int]]  # with its rate in parts
 
 def cross_check(problem: Problem, work: float = WORK) -> CrossCheck:
     """Returns the cheapest plan and its proof; without a proof where the work was not enough. May raise TooLarge."""
-    from ortools.sat.python import cp_model
-
+    cp_model = load_cp_model()
     refuse_large(problem)
     v = Variables.of(problem)
     for rule in RULES:

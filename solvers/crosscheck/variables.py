@@ -6,8 +6,12 @@ watts in millionths. Needs are rounded down and room is rounded up, so that no p
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from math import ceil, floor
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from solvers.crosscheck.scope import refuse_choices
@@ -17,6 +21,7 @@ from solvers.planning.problem import Node, Place, Problem, Service
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel
 
+CP_MODEL = "ortools.sat.python.cp_model"
 WHOLE_RATE = 10_000_000  # parts of a service's rate
 PARTS = 1_000_000  # of a GiB, a watt, a core, a unit of pressure
 MONEY = 1_000_000_000
@@ -48,9 +53,7 @@ class Slot:
 
     def total(self, of: list[int]) -> Any:
         """Returns the chosen shape's value, of one for each shape; 0 where none is chosen."""
-        from ortools.sat.python import cp_model
-
-        return cp_model.LinearExpr.weighted_sum(self.is_chosen, of)
+        return load_cp_model().LinearExpr.weighted_sum(self.is_chosen, of)
 
     def pressure(self) -> Any:
         return self.total([need(shape.pressure) for shape in self.shapes])
@@ -59,10 +62,29 @@ class Slot:
         return self.total([shape.sm_percent for shape in self.shapes])
 
 
-def _new_model() -> CpModel:
-    from ortools.sat.python import cp_model  # it brings pandas, and only a cross-check needs it
+@cache
+def load_cp_model() -> Any:
+    """Returns CP-SAT's module. It imports pandas for functions on series, which nothing here calls.
 
-    return cp_model.CpModel()
+    The planner's image is without pandas, so that a stand-in has to do there while the module is imported.
+    """
+    try:
+        return import_module(CP_MODEL)
+    except ModuleNotFoundError as missing:
+        if missing.name != "pandas":
+            raise
+    stand_in = ModuleType("pandas")
+    vars(stand_in).update({name: type(name, (), {}) for name in ("Index", "Series")})
+    sys.modules["pandas"] = stand_in
+    try:
+        return import_module(CP_MODEL)
+    finally:
+        del sys.modules["pandas"]
+
+
+def _new_model() -> CpModel:
+    model: CpModel = load_cp_model().CpModel()
+    return model
 
 
 @dataclass

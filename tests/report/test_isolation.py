@@ -137,7 +137,7 @@ def test_what_views_are_made_from_shows_no_more(history_url: str, roles: Mapping
                     rows(roles[tenant], table)
     with psycopg.connect(roles["shop"]) as connection:
         assert connection.execute("SELECT kind, name FROM object").fetchall() == [("Tenant", "shop")]
-        assert connection.execute("SELECT generation, at, others FROM plan").fetchall() == []
+        assert connection.execute("SELECT generation, at, others, cross_check FROM plan").fetchall() == []
 
 
 def test_parts_of_tables_cannot_be_read_past_the_policies(history_url: str, roles: Mapping[str, str]) -> None:
@@ -245,6 +245,7 @@ def test_who_read_reports_before_a_migration_reads_the_views_that_it_adds(
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(PLAN)
         assert len(rows(url, "report.other_planners")) == 1
+        assert rows(url, "report.cross_checks") == []
         database.write(partial(readers.revoke, role=role))
         with psycopg.connect(url) as connection, pytest.raises(errors.InsufficientPrivilege):
             connection.execute("SELECT generation FROM plan")

@@ -86,7 +86,9 @@ REST = """
             "hetsev", "resourceCost": 6, "unservedCost": 0, "churnCost": 0, "servedShare": 1, "refused": "",
             "ageSeconds": 60}, {"planner": "mudi", "resourceCost": null, "unservedCost": null, "churnCost": null,
             "servedShare": 0, "refused": "the plan of mudi breaks 1 rule", "ageSeconds": 0}]'),
-        (8, 1, '2026-11-21 11:58Z', 'fast', 'rolling', '[]', '', '', '[]')
+        (8, 1, '2026-11-21 11:58Z', 'fast', 'rolling', '[]', '', '', '[]');
+    UPDATE plan SET cross_check = '{"outcome": "same", "message": "checked against CP-SAT: the same cost", "cost": 5.1,
+        "bound": 5.1, "at": "2026-11-21T11:55:00Z"}' WHERE generation = 7
 """
 
 

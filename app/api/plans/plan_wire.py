@@ -11,6 +11,7 @@ from app.api.answers.recent import Recent
 from app.control.answer.explain.plan import HeldBackChangeWire
 from app.manifests.model import Free, Key, Kind
 from app.store.plans import pieces, plans
+from app.store.plans.cross_checks import PlanCheckWire
 from app.store.plans.plan_reads import PlanHeadRow
 from app.store.plans.plans import StoredPlanRow
 from app.store.world import objects
@@ -52,6 +53,7 @@ class PlanFactsWire(TypedDict):
     decidedAt: NotRequired[MomentText | None]
     asked: NotRequired[list[str]]
     rollout: NotRequired[Free | None]
+    crossCheck: NotRequired[PlanCheckWire | None]
 
 
 class PlanHeadWire(PlanFactsWire):
@@ -122,6 +124,7 @@ def head(row: PlanHeadRow, tenant: str = "") -> PlanHeadWire:
         "decidedAt": rfc3339(row["decided_at"]) if row["decided_at"] else None,
         "asked": sorted(row["asked"]),
         "rollout": row["rollout"],
+        "crossCheck": row["cross_check"],
     }
 
 

@@ -152,6 +152,11 @@ class Reason(StrEnum):
     PLAN_PROPOSED = "plan_proposed", "info", "A plan waits for approval."
     PLAN_APPROVED = "plan_approved", "info", "A person approved a plan."
     PLAN_REJECTED = "plan_rejected", "info", "A person rejected a plan."
+    PLAN_CONTRADICTED = (
+        "plan_contradicted",
+        "alarm",
+        "CP-SAT, which shares no search with the planner, contradicts a plan or its bound: one of the two is wrong.",
+    )
     PLAN_EXPIRED = "plan_expired", "info", "A plan waited for approval until the fleet it was made for had changed."
 
     # Services.

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from app.manifests.model import Fields, Free
 from app.store.database import versions
 from app.store.database.database import read_dicts, statement
+from app.store.plans.cross_checks import PlanCheckWire
 from app.store.plans.plans import IS_IN_FORCE
 from app.store.world.objects import rfc3339
 from app.wire import MomentText
@@ -19,7 +20,7 @@ from solvers.planning.wire import PlanChangesWire
 STREAM = "wake"
 MOST_SEARCHED = 1000  # plans of a tenant
 HEAD = """generation, epoch, at, lane, state, reason, message, base, method, cost, bound, gap, changes, services,
-        decided_by, decided_at, asked, rollout, solved_by -> 'amounts' AS amounts"""
+        decided_by, decided_at, asked, rollout, solved_by -> 'amounts' AS amounts, cross_check"""
 
 PAGE = statement(
     "page_of_plans",
@@ -96,6 +97,7 @@ class PlanHeadRow(TypedDict):
     asked: Mapping[str, Fields]
     rollout: Free
     amounts: Fields | None
+    cross_check: PlanCheckWire | None
 
 
 class CycleWire(TypedDict):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from cli.verbs.plan import shown
 from tests.cli.conftest import Run
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
@@ -61,6 +63,13 @@ def test_show_prints_the_plan_and_its_json_is_the_contracts(run: Run) -> None:
     plan = json.loads(run("plan", "show", "--json").out)
     assert {"instances", "certificate", "unserved", "changes"} <= plan.keys()
     assert run("plan", "show", str(plan["generation"])).out == done.out
+
+
+def test_show_says_when_a_plan_was_checked_and_with_what_outcome(run: Run) -> None:
+    plan = json.loads(run("plan", "show", "-o", "json").out)
+    at = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
+    check = {"outcome": "same", "message": "checked against CP-SAT: the same cost", "at": at}
+    assert "checked against CP-SAT: the same cost (5m ago)" in list(shown({**plan, "crossCheck": check}))
 
 
 def test_diff_says_in_words_what_changed(run: Run) -> None:

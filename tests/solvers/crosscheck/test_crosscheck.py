@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import islice
 from math import inf
@@ -18,6 +20,7 @@ from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, find
 from tests.solvers.crosscheck.tiny import tiny_problem
 from tests.solvers.planning.small_fleets import fleets, least_cost
+from tests.support.patience import patience
 from tests.support.soak import SOAK, scaled
 
 few = settings(
@@ -129,3 +132,24 @@ def test_what_is_left_out_is_named() -> None:
     assert left_out(problem) == []
     assert left_out(replace(problem, policy=policy)) == ["the energy of busy GPUs", "powerBudgetW"]
     assert isinstance(policy, Policy)
+
+
+WITHOUT_PANDAS = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Missing())
+from solvers.crosscheck import cross_check
+from tests.solvers.crosscheck.tiny import tiny_problem
+assert cross_check(tiny_problem(0)).is_proved
+assert "pandas" not in sys.modules
+"""
+
+
+@pytest.mark.slow
+def test_the_check_runs_without_pandas_as_in_the_planners_image() -> None:
+    subprocess.run([sys.executable, "-c", WITHOUT_PANDAS], check=True, timeout=patience())
