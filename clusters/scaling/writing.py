@@ -32,6 +32,7 @@ from clusters.scaling.steps import bound_replicas
 
 ATTEMPTS = 4  # of a write to a workload that changes meanwhile, though nothing that matters
 CHANGED = (409, 410)  # statuses of a workload that has changed since it was read
+NOT_DONE = "its answer was lost, and it was not done and no longer can be"  # as the workload has a newer version
 AGES_AGO = datetime.min.replace(tzinfo=UTC)
 AGAIN = "decided again next time"
 
@@ -159,9 +160,8 @@ def settle_write(cluster: ScaleServer, tried: OpenWrite) -> WriteOutcome:
         if landed is None and reading.version == version:
             answer = cluster.settle_scale(name, version, read_replicas(reading.item))
             if answer.status < 300 and read_text(answer.body, "metadata", "resourceVersion") not in ("", version):
-                reason = "its answer was lost, and it can no longer be done"
-                return WriteOutcome("not written", reason, version, is_refused=True)
-            reading = _read(cluster, name)  # perhaps it was done meanwhile
+                return WriteOutcome("not written", NOT_DONE, version, is_refused=True)
+            reading = _read(cluster, name)  # it was done meanwhile, or settled with an error for an answer
             landed = _compare(reading, tried)
     except _Gone:  # and no write reaches another of its name, which has another uid
         return WriteOutcome("unknown", "its answer was lost, and the workload is gone", version)
@@ -171,7 +171,7 @@ def settle_write(cluster: ScaleServer, tried: OpenWrite) -> WriteOutcome:
     if landed is not None:
         return landed
     if reading.version != version:
-        return WriteOutcome("not written", "its answer was lost, and it was not done", version, is_refused=True)
+        return WriteOutcome("not written", NOT_DONE, version, is_refused=True)
     return WriteOutcome("unknown", "its answer was lost, and it may yet be done", version, is_open=True)
 
 

@@ -118,7 +118,7 @@ def test_a_write_that_comes_late_is_refused_once_its_outcome_is_known(owned: Own
     with owned.scaler.server() as server:
         owned.proxy.choose = lambda method, path: Fault.LATE if method == "PUT" else None
         outcome = write_replicas(server, free.bound(4), Permission())
-        reason = "its answer was lost, and it can no longer be done ("
+        reason = "its answer was lost, and it was not done and no longer can be ("
         assert (outcome.state, outcome.is_refused, outcome.reason[: len(reason)]) == ("not written", True, reason)
         assert owned.proxy.deliver_late() == [409]
 

@@ -217,7 +217,7 @@ def test_an_approved_write_that_was_long_in_doubt_is_not_asked_for_again(store: 
     assert store.begin(epoch, row)
     doubtful = store.record(epoch, draft(5, mode="approve"), draft(9, name="search"))
     assert states(doubtful) == ["held", "approved"]
-    assert store.settle(epoch, row, ScaleState.REFUSED, "its answer was lost, and it can no longer be done")
+    assert store.settle(epoch, row, ScaleState.REFUSED, "its answer was lost, and it was not done and no longer can be")
     later = store.record(epoch, draft(5, mode="approve"), draft(9, name="search"))
     assert (states(later), later.rows[0].decided_by) == (["approved", "approved"], "ines")
 
