@@ -95,7 +95,7 @@ def test_the_prices_of_the_example_prove_its_cost(problem: Problem) -> None:
     assert t.services == ("shop/photos", "shop/search")
     prices = np.array([0.55 / 300, 0.45 / 130])
     assert bound_at(t, prices) == pytest.approx(1)
-    seen = look_at(fleet(t, 3), prices)
+    seen = look_at(fleet(t), prices)
     dear, cheap = seen.worth  # no GPU is worth more than it costs
     assert dear <= 1 and cheap < 0.4
     assert seen.bound == pytest.approx(1, abs=1e-4)

@@ -18,7 +18,7 @@ class KeptClasses:
     """The classes of a market: where they end, and the prices of pressure and memory within each."""
 
     edges: Floats
-    own: Floats  # [class, (price of pressure, of memory, worth)]
+    own: Floats  # [class, (price of pressure on compute, on bandwidth, of memory; worth)]
 
 
 @dataclass(frozen=True, slots=True)

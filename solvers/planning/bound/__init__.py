@@ -22,8 +22,6 @@ from solvers.planning.steps import NO_STEPS, RateSteps
 
 __all__ = ["MetPatterns", "Round", "bound_at", "left_out", "rounds", "why_not"]
 
-LEVELS = 1
-
 
 def rounds(
     tables: Tables, work: int | None = None, kept: KeptSearch | None = None, met: MetPatterns | None = None
@@ -36,7 +34,7 @@ def rounds(
     """
     if why_not(tables) is not None:
         return
-    f = fleet(tables, LEVELS)
+    f = fleet(tables)
     s = BoundSearch(f, sum(len(m.classes) * f.work_of_class(m) for m in f.markets))
     if kept is not None and is_of(kept, f) and len(f.need) and f.markets:
         patterns = s.resume(kept)
@@ -56,6 +54,6 @@ def rounds(
 
 def bound_at(tables: Tables, prices: Floats, steps: RateSteps = NO_STEPS) -> float:
     """Returns the bound that any prices of a request a second, and of steps, prove; a price below 0 counts as 0."""
-    f = replace(fleet(tables, LEVELS), steps=steps)
+    f = replace(fleet(tables), steps=steps)
     found = look_at(f, f.limited(np.maximum(prices, 0.0))).bound
     return attainable(f).above(found)

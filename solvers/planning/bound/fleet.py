@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,9 @@ from solvers.planning.bound.market import (
     part_of_class,
     scratch,
 )
-from solvers.planning.bound.scope import merge_pressures
 from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.pressures import Pressure
 from solvers.planning.search.arrays import world
 from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices, priced_steps
@@ -73,16 +72,15 @@ class BoundFleet:
         return (m.last - m.first) * 60
 
 
-def fleet(t: Tables, levels: int) -> BoundFleet:
-    """Returns every pool of the fleet, in so many classes by pressure."""
-    t = merge_pressures(t)
+def fleet(t: Tables) -> BoundFleet:
+    """Returns every pool of the fleet, in one class each of all pressures."""
     w = world(t)
     full_ratio = np.zeros((len(t.loads), len(t.batches)))
     full_ratios(w, full_ratio)
     need = t.rate * NEED_SHARE
     made = markets(t, w, full_ratio, need)
     shared_need = np.where(t.is_dedicated, 0.0, need)
-    s = scratch(made)
+    s = scratch(made, has_both=t.has_both)
     policy = t.problem.policy
     idle = [t.problem.gpu_types[pool.gpu_type].idle_w * policy.energy_price_per_kwh / 1000.0 for pool in t.pools]
     whole = [pool.price_per_hour if policy.pricing == "gpu" else 0.0 for pool in t.pools]
@@ -99,14 +97,11 @@ def fleet(t: Tables, levels: int) -> BoundFleet:
     runs: NDArray[np.bool_] = np.any(np.isfinite(t.exec_ms), axis=1)
     for m in made:
         used = np.unique(t.offer_profile[m.first : m.last])
-        edges = np.linspace(0.0, most_pressure(m, s, runs[used]), levels + 1)
-        if edges[-1] <= 0.0:
-            edges = np.zeros(2)
-        m.classes = [class_of(f, m, lo, hi) for lo, hi in pairwise(edges)]
+        m.classes = [class_of(f, m, 0j, most_pressure(m, s, runs[used]))]
     return f
 
 
-def class_of(f: BoundFleet, m: Market, lo: float, hi: float) -> GpuClass:
+def class_of(f: BoundFleet, m: Market, lo: Pressure, hi: Pressure) -> GpuClass:
     """Makes a class of a market, without prices yet."""
     return new_class(f.accepted, m, lo, hi)
 
@@ -184,7 +179,7 @@ def scale_prices(f: BoundFleet, prices: Floats, worth: Floats) -> tuple[float, f
     return by, best
 
 
-def part(f: BoundFleet, m: Market, c: GpuClass, of: tuple[float, float], prices: Floats) -> tuple[GpuClass, int]:
+def part(f: BoundFleet, m: Market, c: GpuClass, of: tuple[Pressure, Pressure], prices: Floats) -> tuple[GpuClass, int]:
     """Returns a part of a class, finer where that counts at these prices, and how many lines it looked at."""
     steps = f.priced_steps(prices)
     return part_of_class(f.accepted, m, c, of, prices, steps)

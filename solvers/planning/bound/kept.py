@@ -62,17 +62,22 @@ def keep(f: BoundFleet, prices: Floats, columns: list[RealPattern]) -> KeptSearc
 
 
 def _joined(m: Market) -> KeptClasses:
-    """Returns the classes of a market; neighbours of which none comes near to deciding are one."""
-    top = max(float(c.own[2]) for c in m.classes)
-    edges, was_far = [m.classes[0].lo], False
+    """Returns the classes of a market; neighbours of which none comes near to deciding are one.
+
+    Classes of two pressures have no neighbours in a row: they are one.
+    """
+    if m.classes[-1].hi.imag > 0.0:
+        return KeptClasses(np.zeros(2), max(m.classes, key=lambda c: float(c.own[3])).own[None].copy())
+    top = max(float(c.own[3]) for c in m.classes)
+    edges, was_far = [m.classes[0].lo.real], False
     own: list[Floats] = []
     for c in m.classes:
-        is_far = float(c.own[2]) < top - DECIDES_SHARE * m.scale
-        if len(own) and ((is_far and was_far) or c.hi - edges[-2] <= NARROWEST_PRESSURE):
-            edges[-1] = c.hi
-            own[-1] = max(own[-1], c.own, key=lambda prices: float(prices[2])).copy()
+        is_far = float(c.own[3]) < top - DECIDES_SHARE * m.scale
+        if len(own) and ((is_far and was_far) or c.hi.real - edges[-2] <= NARROWEST_PRESSURE):
+            edges[-1] = c.hi.real
+            own[-1] = max(own[-1], c.own, key=lambda prices: float(prices[3])).copy()
         else:
-            edges.append(c.hi)
+            edges.append(c.hi.real)
             own.append(c.own.copy())
             was_far = is_far
     return KeptClasses(np.array(edges), np.array(own))
@@ -118,12 +123,12 @@ def _rows(steps: RateSteps, are_wanted: NDArray[np.bool_]) -> Iterator[tuple[int
 def _divide(f: BoundFleet, m: Market, kept: KeptClasses, prices: Floats) -> None:
     """Divides the one class of a market where it was divided before."""
     whole = m.classes[0]
-    inner = (kept.edges[1:-1] > whole.lo) & (kept.edges[1:-1] < whole.hi)
+    inner = (kept.edges[1:-1] > whole.lo.real) & (kept.edges[1:-1] < whole.hi.real)
     if len(m.classes) > 1 or not inner.any():
         return
     own = np.concatenate([kept.own[:1], kept.own[1:][inner]])
-    edges = np.concatenate([[whole.lo], kept.edges[1:-1][inner], [whole.hi]])
-    m.classes = [part(f, m, whole, of, prices)[0] for of in pairwise(edges.tolist())]
+    edges = np.concatenate([[whole.lo.real], kept.edges[1:-1][inner], [whole.hi.real]])
+    m.classes = [part(f, m, whole, of, prices)[0] for of in pairwise((edges + 0j).tolist())]
     for c, of_class in zip(m.classes, own, strict=True):
         c.own[:] = of_class
 
@@ -132,13 +137,13 @@ def restored_columns(f: BoundFleet, kept: KeptColumns, prices: Floats) -> list[R
     """Returns the columns with the rates that residents carry now; each profile has its best offer at these prices."""
     found: list[RealPattern] = []
     steps = f.priced_steps(prices)
-    tops = [np.array([c.hi for c in m.classes]) for m in f.markets]
+    tops = [np.array([c.hi.real for c in m.classes]) for m in f.markets]
     for column, number in enumerate(kept.market):
         m, s = f.markets[number], f.scratch
         residents = slice(kept.start[column], kept.start[column + 1])
         rows, sms = kept.offers[residents].astype(np.int64) - m.first, kept.sms[residents].astype(np.int64)
         profiles = m.profile[rows]
-        pressure = m.idle + float(m.added[profiles, sms].sum())
+        pressure = m.idle + float(m.added[profiles, sms].real.sum())
         c = m.classes[min(int(np.searchsorted(tops[number], pressure)), len(m.classes) - 1)]
         s.got_profile[0, : len(rows)] = profiles
         s.got_sm[0, : len(rows)] = _resized(c.at_lo, rows, sms, f.need[m.service[rows]], kept.is_all[residents])

@@ -1,4 +1,4 @@
-"""Compiled: draws for each offer and SM% a line over the GPU's total pressure that no accepted rate exceeds."""
+"""Compiled: draws for each offer and SM% a line over the GPU's total pressures that no accepted rate exceeds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load, needed_ratio
+from solvers.planning.bound.boxes import at_least, felt_from
 from solvers.planning.bound.step_lines import H2, earned_ends, spare_ends
 from solvers.planning.fleet.grids import SM, Floats, Ints
+from solvers.planning.fleet.kernels import C1, C2, C16, is_within, slow_by
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
+from solvers.planning.pressures import Pressures
 from solvers.planning.search.arrays import F1, F2, F8, I1, I8, WORLD, TableArrays
 from solvers.planning.step_prices import STEP_PRICES, StepPrices
 
@@ -44,7 +47,7 @@ def rate_at(w: TableArrays, full_ratio: Floats, service: int, profile: int, x: i
     return best
 
 
-@njit((WORLD, F2, F1, I8, I8, F8, F8, F8, F1), inner=True)
+@njit((WORLD, F2, F1, I8, I8, F8, C16, C16, F1), inner=True)
 def line(
     w: TableArrays,
     full_ratio: Floats,
@@ -52,38 +55,34 @@ def line(
     offer: int,
     x: int,
     clock: float,
-    lo: float,
-    hi: float,
+    lo: complex,
+    hi: complex,
     ends: Floats,
 ) -> None:
     """Writes the ends of an offer's line over total pressures lo..hi: 0 where it cannot be on such a GPU.
 
-    The rate falls with pressure. The accepted load is at most that at the least pressure, and under a fixed load the
-    rate is convex in pressure: a line above its values at both ends is above it between them.
+    The rate falls with what the instance feels. The accepted load is at most that at the least of it, and under a fixed
+    load the rate is convex in what is felt: a line above its values at both ends is above it between them.
     """
     ends[0], ends[1] = 0.0, 0.0
     service, profile = w.offer_service[offer], w.offer_profile[offer]
-    own, cap = w.pressure[profile, x].real, need[service]
-    if own > hi or cap <= 0.0:
+    own, cap = w.pressure[profile, x], need[service]
+    if not is_within(own, hi, 0.0) or cap <= 0.0:
         return
-    feels, judged = w.sensitivity[profile].real, w.margin
+    feels, judged = w.sensitivity[profile], w.margin
     if clock != 1.0:
         judged *= clock ** w.clock_exponent[profile]
-    anchor = max(lo, own)  # the total is no less with the offer there
-    slow = 1.0 + feels * (anchor - own)
+    anchor = at_least(lo, own)  # the total is no less with the offer there
+    slow = 1.0 + slow_by(feels, anchor - own)
     here = rate_at(w, full_ratio, service, profile, x, slow * judged)
     if here <= 0.0:
         return
     top = min(here, cap)
-    slope = 0.0
-    if feels > 0.0 and anchor < hi:
-        after = here * slow / (1.0 + feels * (hi - own))
-        if here <= cap:
-            slope = (after - top) / (hi - anchor)
-        elif after < cap:  # flat until the cap is met, then convex: only a flat line, or a steep one, is above both
-            slope = 0.0
-    ends[0] = (top + slope * (lo - anchor)) * UP
-    ends[1] = max((top + slope * (hi - anchor)) * UP, TINY)
+    slope, across = 0.0, felt_from(feels, anchor, hi)
+    if across > 0.0 and here <= cap:  # else it is flat until the cap is met, then convex: a flat line is above both
+        slope = (here * slow / (1.0 + slow_by(feels, hi - own)) - top) / across
+    ends[0] = (top - slope * felt_from(feels, lo, anchor)) * UP
+    ends[1] = max((top + slope * across) * UP, TINY)
 
 
 @njit(F8(WORLD, I8, I8, I8, F8), inner=True)
@@ -102,31 +101,31 @@ def spare_at(w: TableArrays, service: int, profile: int, x: int, slow: float) ->
     return best
 
 
-@njit((WORLD, F1, I8, I8, F8, F8, F1), inner=True)
-def spare_line(w: TableArrays, need: Floats, offer: int, x: int, lo: float, hi: float, ends: Floats) -> None:
+@njit((WORLD, F1, I8, I8, C16, C16, F1), inner=True)
+def spare_line(w: TableArrays, need: Floats, offer: int, x: int, lo: complex, hi: complex, ends: Floats) -> None:
     """Writes the ends of a line over total pressures lo..hi that what is carried when a node is lost never exceeds.
 
-    Fewer batches keep their SLO as pressure rises, and what each could carry is convex in pressure.
+    Fewer batches keep their SLO as pressure rises, and what each could carry is convex in what is felt.
     """
     ends[0], ends[1] = 0.0, 0.0
     service, profile = w.offer_service[offer], w.offer_profile[offer]
-    own, cap = w.pressure[profile, x].real, need[service]
-    if own > hi or cap <= 0.0:
+    own, cap = w.pressure[profile, x], need[service]
+    if not is_within(own, hi, 0.0) or cap <= 0.0:
         return
-    feels, anchor = w.sensitivity[profile].real, max(lo, own)
-    slow = 1.0 + feels * (anchor - own)
+    feels, anchor = w.sensitivity[profile], at_least(lo, own)
+    slow = 1.0 + slow_by(feels, anchor - own)
     here = spare_at(w, service, profile, x, slow)
-    top, slope = min(here, cap), 0.0
-    if feels > 0.0 and anchor < hi and here <= cap:
-        slope = (here * slow / (1.0 + feels * (hi - own)) - top) / (hi - anchor)
-    ends[0] = (top + slope * (lo - anchor)) * UP
-    ends[1] = (top + slope * (hi - anchor)) * UP
+    top, slope, across = min(here, cap), 0.0, felt_from(feels, anchor, hi)
+    if across > 0.0 and here <= cap:
+        slope = (here * slow / (1.0 + slow_by(feels, hi - own)) - top) / across
+    ends[0] = (top - slope * felt_from(feels, lo, anchor)) * UP
+    ends[1] = (top + slope * across) * UP
 
 
-@njit((WORLD, F2, F1, F1, I8, I8, F8, F8, F8, H2, H2, H2, H2), makes_arrays=True)
+@njit((WORLD, F2, F1, F1, I8, I8, F8, C16, C16, H2, H2, H2, H2), makes_arrays=True)
 def lines(
     w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, first: int, last: int, clock: float,
-    lo: float, hi: float, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any,
+    lo: complex, hi: complex, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any,
 ) -> None:  # fmt: skip
     """Writes the ends at pressures lo and hi of the lines of offers first..last, and of those of spare capacity."""
     ends = np.empty(2)
@@ -140,27 +139,30 @@ def lines(
                 spare_lo[place, x], spare_hi[place, x] = np.float32(ends[0]), np.float32(ends[1])
 
 
-@njit((H2, I1, F2, F8, F8, F8, F8, H2, H2, H2, H2))
+@njit((H2, I1, C1, C2, C16, C16, C16, C16, F8, H2, H2, H2, H2))
 def narrowed(
-    there: Any, profile: Ints, pressure: Floats, hi: float, first: float, last: float, least: float, at_lo: Any,
-    at_hi: Any, into_lo: Any, into_hi: Any,
+    there: Any, profile: Ints, feels: Pressures, pressure: Pressures, lo: complex, hi: complex, from_lo: complex,
+    to_hi: complex, least: float, at_lo: Any, at_hi: Any, into_lo: Any, into_hi: Any,
 ) -> None:  # fmt: skip
-    """Writes what lines are worth at two parts of their width, and at least `least`; 0 where no offer can be."""
+    """Writes what lines over lo..hi are worth at the ends of a part, and at least `least`; 0 where no offer can be."""
     for offer in range(at_lo.shape[0]):
         row = profile[offer]
+        across = felt_from(feels[row], lo, hi)
+        first = felt_from(feels[row], lo, from_lo) / across if across > 0.0 else 0.0
+        last = felt_from(feels[row], lo, to_hi) / across if across > 0.0 else 1.0
         for x in range(SM):
             low, high = 0.0, 0.0
-            if there[offer, x] > 0.0 and pressure[row, x] <= hi:
+            if there[offer, x] > 0.0 and is_within(pressure[row, x], to_hi, 0.0):
                 left, right = float(at_lo[offer, x]), float(at_hi[offer, x])
                 low = max((left * (1.0 - first) + right * first) * UP, least)
                 high = max((left * (1.0 - last) + right * last) * UP, least)
             into_lo[offer, x], into_hi[offer, x] = np.float32(low), np.float32(high)
 
 
-@njit((WORLD, F2, F1, F1, I8, I8, I8, F8, F8, F8, H2, H2, H2, H2, F1), inner=True)
+@njit((WORLD, F2, F1, F1, I8, I8, I8, F8, C16, C16, H2, H2, H2, H2, F1), inner=True)
 def lowered(
     w: TableArrays, full_ratio: Floats, need: Floats, spare_need: Floats, offer: int, place: int, x: int, clock: float,
-    lo: float, hi: float, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any, ends: Floats,
+    lo: complex, hi: complex, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any, ends: Floats,
 ) -> None:  # fmt: skip
     """Draws an offer's lines again; of the old and the new one, either is above the rate."""
     line(w, full_ratio, need, offer, x, clock, lo, hi, ends)
@@ -174,11 +176,11 @@ def lowered(
             spare_lo[place, x], spare_hi[place, x] = new_lo, new_hi
 
 
-@njit((WORLD, STEP_PRICES, F2, F1, F1, F1, I8, F8, F8, F8, I1, F2, F2, F8, H2, H2, H2, H2), makes_arrays=True)
+@njit((WORLD, STEP_PRICES, F2, F1, F1, F1, I8, F8, C16, C16, I1, F2, C1, C2, F8, H2, H2, H2, H2), makes_arrays=True)
 def finer(
     w: TableArrays, steps: StepPrices, full_ratio: Floats, need: Floats, spare_need: Floats, prices: Floats, first: int,
-    clock: float, lo: float, hi: float, profile: Ints, energy: Floats, pressure: Floats, margin: float, at_lo: Any,
-    at_hi: Any, spare_lo: Any, spare_hi: Any,
+    clock: float, lo: complex, hi: complex, profile: Ints, energy: Floats, feels: Pressures, pressure: Pressures,
+    margin: float, at_lo: Any, at_hi: Any, spare_lo: Any, spare_hi: Any,
 ) -> int:  # fmt: skip
     """Lowers lines that hold over more than lo..hi, but only those that come near the best of their profile.
 
@@ -204,7 +206,7 @@ def finer(
                 offer = member[i]
                 who = w.offer_service[first + offer]
                 earned_ends(
-                    steps, who, prices[who] - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x],
+                    steps, who, prices[who] - energy[row, x], feels[row], pressure[row, x], lo, hi, at_lo[offer, x],
                     at_hi[offer, x], ends,
                 )  # fmt: skip
                 spare_ends(steps, who, spare_lo, spare_hi, offer, x, ends)
@@ -226,7 +228,7 @@ def finer(
                 looked += 1
                 who = w.offer_service[first + offer]
                 earned_ends(
-                    steps, who, prices[who] - energy[row, x], pressure[row, x], lo, hi, at_lo[offer, x],
+                    steps, who, prices[who] - energy[row, x], feels[row], pressure[row, x], lo, hi, at_lo[offer, x],
                     at_hi[offer, x], ends,
                 )  # fmt: skip
                 spare_ends(steps, who, spare_lo, spare_hi, offer, x, ends)

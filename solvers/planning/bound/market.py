@@ -1,4 +1,4 @@
-"""Bounds the worth of GPUs of a kind at given prices, in classes of total pressure with a knapsack each."""
+"""Bounds the worth of GPUs of a kind at given prices, in classes of total pressures with a knapsack each."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.bound import kernels
+from solvers.planning.bound.boxes import CORNERS, ENDS
 from solvers.planning.bound.exactly import PRICES, find_dearest, settle
 from solvers.planning.bound.lines import TINY, alone, finer, lines, narrowed
 from solvers.planning.bound.step_lines import steps_earned
 from solvers.planning.fleet.grids import SM, Floats, Ints
+from solvers.planning.pressures import Pressure, Pressures
 from solvers.planning.search.arrays import TableArrays
 from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices
@@ -29,15 +31,15 @@ SEARCH_TURNS = 8  # knapsacks in one search for a class's own prices
 
 @dataclass
 class GpuClass:
-    """GPUs whose total pressure is within lo..hi, with their lines and prices."""
+    """GPUs whose total pressures are within lo..hi, with their lines and prices."""
 
-    lo: float
-    hi: float
+    lo: Pressure
+    hi: Pressure
     at_lo: Lines  # [offer, SM%]
     at_hi: Lines
     spare_lo: Lines  # what could be carried when a node is lost; without rows where no service must survive that
     spare_hi: Lines
-    own: Floats  # (price of pressure, of memory, worth)
+    own: Floats  # (price of pressure on compute, on bandwidth, of memory; worth)
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,10 @@ class Market:
     turns: Ints  # of each group
     profiles: Members  # of each group
     offers: Members  # of each profile
-    pressure: Floats
-    idle: float  # pressure of the SMs that an empty GPU leaves idle, where shares are paid, else 0
-    added: Floats  # to a GPU's total by a resident: its pressure less that of the SMs it takes
+    feels: Pressures  # the sensitivity of each profile
+    pressure: Pressures
+    idle: float  # pressure on compute of the SMs that an empty GPU leaves idle, where shares are paid, else 0
+    added: Pressures  # to a GPU's total by a resident: its pressure less that of the SMs it takes
     memory_gib: Floats  # of its smallest batch
     energy: Floats  # what a request a second costs in energy at least, by SM%
     room_gib: float
@@ -109,28 +112,34 @@ class Market:
 class KnapsackScratch:
     """The arrays that knapsacks write on; those of a row a profile are shared by all classes."""
 
-    earned_lo: Floats  # [profile, SM%] at the ends of the class last looked at
-    earned_hi: Floats
+    earned: Floats  # [corner, profile, SM%] of the class last looked at
     values: Floats
     best: Floats
     got_profile: Ints
     got_sm: Ints
     about: Floats
-    promised: Floats  # [prices, layers, SM%] in an exact search
+    promised: Floats  # [prices and corners, layers, SM%] in an exact search
     offers: Ints  # of the residents of each answer
     rates: Floats
     spare: Floats
 
+    def earned_of(self, m: Market) -> Floats:
+        """Returns the part of `earned` for the profiles of a market."""
+        corners, rows = len(self.promised) // PRICES, len(m.memory_gib)
+        return self.earned[: corners * rows].reshape(corners, rows, SM)
 
-def scratch(markets: list[Market]) -> KnapsackScratch:
+
+def scratch(markets: list[Market], *, has_both: bool) -> KnapsackScratch:
+    """Returns arrays for all of these markets; where models press on bandwidth too, classes have more corners."""
+    corners = CORNERS if has_both else ENDS
     groups = max((len(m.turns) for m in markets), default=0)
     layers = max((int(m.turns.sum()) for m in markets), default=0)
     rows = max((len(m.memory_gib) for m in markets), default=0)
-    seen = 2 * SEARCH_TURNS
+    seen = corners * SEARCH_TURNS
     return KnapsackScratch(
-        np.zeros((rows, SM)), np.zeros((rows, SM)), np.zeros((max(groups, 1), SM)), np.zeros((layers + 1, SM)),
+        np.zeros((corners * rows, SM)), np.zeros((max(groups, 1), SM)), np.zeros((layers + 1, SM)),
         np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, 5)),
-        np.zeros((2 * PRICES, layers + 1, SM)),
+        np.zeros((corners * PRICES, layers + 1, SM)),
         np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, SM)), np.zeros((seen, SM)),
     )  # fmt: skip
 
@@ -164,7 +173,7 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
             watts = t.power_w[used] * np.where(np.isfinite(per_request), per_request, 0.0)
         slowest = kind.clocks_mhz[0] / kind.top_clock_mhz
         falls = np.minimum(1.0, slowest ** (t.power_exponent[used] - t.clock_exponent[used]))
-        pressure, idle = np.ascontiguousarray(t.pressure[used].real), idle_pressure(t)
+        pressure, idle = t.pressure[used], idle_pressure(t)
         made.append(
             Market(
                 number=len(made),
@@ -180,6 +189,7 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
                 turns=np.minimum(turns, copies),
                 profiles=Members.collect(group, len(turns)),
                 offers=Members.collect(profile.astype(np.int64), len(used)),
+                feels=t.sensitivity[used],
                 pressure=pressure,
                 idle=idle,
                 added=pressure - idle * np.arange(SM) / 100.0,
@@ -200,41 +210,44 @@ def idle_pressure(t: Tables) -> float:
     return policy.share_pressure if policy.pricing == "share" and not t.problem.jobs else 0.0
 
 
-def most_pressure(m: Market, s: KnapsackScratch, runs: NDArray[np.bool_]) -> float:
-    """Returns the most total pressure that a GPU can have, with that of its idle SMs, ignoring memory."""
+def most_pressure(m: Market, s: KnapsackScratch, runs: NDArray[np.bool_]) -> Pressure:
+    """Returns the most total pressures that a GPU can have, with that of its idle SMs, ignoring memory."""
     if not len(m.turns):
-        return m.idle
-    earned = np.where(runs, m.added, 0.0)
+        return complex(m.idle)
     nothing = np.zeros_like(m.pressure)
-    found = kernels.knapsack(
-        earned, m.group, m.turns, nothing, m.memory_gib, 0.0, 0.0, 0.0, s.values, s.best, s.got_profile[0], s.got_sm[0],
-        s.about[0],
-    )  # fmt: skip
-    return (m.idle + float(found)) * (1 + 1e-9)
+    most = [
+        kernels.knapsack(
+            np.where(runs, added, 0.0), m.group, m.turns, nothing, m.memory_gib, 0j, 0.0, 0.0, s.values, s.best,
+            s.got_profile[0], s.got_sm[0], s.about[0],
+        )
+        for added in (m.added.real, m.added.imag)
+    ]  # fmt: skip
+    return complex(max((m.idle + most[0]) * (1 + 1e-9), 0.0), most[1] * (1 + 1e-9))
 
 
-def new_class(a: AcceptedRates, m: Market, lo: float, hi: float) -> GpuClass:
+def new_class(a: AcceptedRates, m: Market, lo: Pressure, hi: Pressure) -> GpuClass:
     """Makes a class with its lines."""
     count = m.last - m.first
     spare = count if a.spare_need.any() else 0
     ends = [np.zeros((size, SM), np.float32) for size in (count, count, spare, spare)]
     lines(a.world, a.full_ratio, a.need, a.spare_need, m.first, m.last, 1.0, lo, hi, *ends)
-    return GpuClass(lo, hi, ends[0], ends[1], ends[2], ends[3], np.zeros(3))
+    return GpuClass(lo, hi, ends[0], ends[1], ends[2], ends[3], np.zeros(4))
 
 
 def part_of_class(
-    a: AcceptedRates, m: Market, c: GpuClass, of: tuple[float, float], prices: Floats, steps: StepPrices
+    a: AcceptedRates, m: Market, c: GpuClass, of: tuple[Pressure, Pressure], prices: Floats, steps: StepPrices
 ) -> tuple[GpuClass, int]:
     """Returns a part of a class, with finer lines where that counts, and how many lines it looked at."""
     lo, hi = of
-    first, last = (lo - c.lo) / (c.hi - c.lo), (hi - c.lo) / (c.hi - c.lo)
     ends: list[Lines] = []
     for left, right, least in ((c.at_lo, c.at_hi, TINY), (c.spare_lo, c.spare_hi, 0.0)):
         ends += [np.empty_like(left), np.empty_like(left)]
-        narrowed(c.at_lo, m.profile, m.pressure, hi, first, last, least, left, right, *ends[-2:])
+        narrowed(
+            c.at_lo, m.profile, m.feels, m.pressure, c.lo, c.hi, lo, hi, least, left, right, *ends[-2:],
+        )  # fmt: skip
     looked = finer(
         a.world, steps, a.full_ratio, a.need, a.spare_need, prices, m.first, 1.0, lo, hi, m.profile, m.energy,
-        m.pressure, MARGIN_SHARE, *ends,
+        m.feels, m.pressure, MARGIN_SHARE, *ends,
     )  # fmt: skip
     return GpuClass(lo, hi, ends[0], ends[1], ends[2], ends[3], c.own.copy()), looked
 
@@ -253,15 +266,6 @@ def best_alone(m: Market, prices: Floats, steps: StepPrices) -> tuple[float, int
     return float(earned[at]) - m.share_price, at
 
 
-def draw_earned(m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, c: GpuClass) -> None:
-    """Writes what profiles earn at the ends of a class where knapsacks read it."""
-    rows = len(m.memory_gib)
-    kernels.envelopes(
-        steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.spare_lo,
-        c.spare_hi, s.earned_lo[:rows], s.earned_hi[:rows],
-    )  # fmt: skip
-
-
 def settle_patterns(
     a: AcceptedRates, m: Market, prices: Floats, steps: StepPrices, s: KnapsackScratch, count: int
 ) -> tuple[list[RealPattern], float]:
@@ -276,7 +280,7 @@ def settle_patterns(
             m.number, s.offers[i, : int(n)] + m.first, s.got_sm[i, : int(n)].copy(), s.rates[i, : int(n)].copy(),
             s.spare[i, : int(n)].copy(), max(used / 100.0, held / m.room_gib),
         )
-        for i, (n, _, held, used, _) in enumerate(s.about[:count].tolist())
+        for i, (n, _, _, held, used) in enumerate(s.about[:count].tolist())
         if n > 0
     ]  # fmt: skip
     return found, float(most)
@@ -295,6 +299,7 @@ class MarketLook:
         self.steps_done = 0
         self.drawn = -1  # the class whose earnings are drawn
         self.tolerance = FINE_SHARE * m.scale
+        self.earned = s.earned_of(m)
         self.worths = [self._search(place, 1) for place in range(len(m.classes))]
 
     @property
@@ -318,7 +323,8 @@ class MarketLook:
             worths[place] = min(worths[place], self._search(place, SEARCH_TURNS))
             if worths[place] <= self.real:
                 continue
-            is_narrow = c.hi - c.lo < LEAST_WIDTH_PRESSURE
+            width = c.hi - c.lo
+            is_narrow = max(width.real, width.imag) < LEAST_WIDTH_PRESSURE
             worth, is_exact = self._enumerate(place, NARROW_FACTOR * most if is_narrow else most)
             if is_exact or is_narrow:
                 worths[place], is_done[place] = min(worths[place], worth), True
@@ -334,21 +340,27 @@ class MarketLook:
         self.patterns += found
 
     def _draw(self, place: int) -> None:
-        if place != self.drawn:
-            draw_earned(self.market, self.prices, self.steps, self.scratch, self.market.classes[place])
-            self.drawn = place
+        """Writes what profiles earn at the corners of a class where knapsacks read it."""
+        if place == self.drawn:
+            return
+        m, c = self.market, self.market.classes[place]
+        kernels.envelopes(
+            self.steps, self.prices, m.service, m.profile, m.energy, m.feels, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi,
+            c.spare_lo, c.spare_hi, self.earned,
+        )  # fmt: skip
+        self.drawn = place
 
     def _search(self, place: int, most: int) -> float:
         """Improves the own prices of a class, takes the patterns found and returns what it proves."""
         m, s = self.market, self.scratch
-        c, rows = m.classes[place], len(m.memory_gib)
+        c = m.classes[place]
         self._draw(place)
         count = kernels.worth(
-            s.earned_lo[:rows], s.earned_hi[:rows], m.group, m.turns, m.added, m.memory_gib, c.lo - m.idle,
-            c.hi - m.idle, m.room_gib, m.share_price, m.scale, self.real, self.tolerance, most, c.own, s.values, s.best,
-            s.got_profile, s.got_sm, s.about,
+            self.earned, m.group, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle, m.room_gib,
+            m.share_price, m.scale, self.real, self.tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm,
+            s.about,
         )  # fmt: skip
-        proved = float(c.own[2])
+        proved = float(c.own[3])
         if proved >= COLUMN_SHARE * self.real:
             self._take(count)
         return proved
@@ -356,28 +368,28 @@ class MarketLook:
     def _enumerate(self, place: int, most: int) -> tuple[float, bool]:
         """Returns what a GPU of a class is worth, no less than the most found so far, and whether it is exact."""
         a, m, s = self.accepted, self.market, self.scratch
-        c, rows = m.classes[place], len(m.memory_gib)
+        c = m.classes[place]
         self._draw(place)
         counts = np.zeros(2, dtype=np.int64)
         worth = find_dearest(
             a.world, a.full_ratio, a.need, a.spare_need, self.steps, self.prices, m.first, m.offers.start,
-            m.offers.member, m.service, m.energy, m.pressure, m.idle, s.earned_lo[:rows], s.earned_hi[:rows],
-            m.profiles.start, m.profiles.member, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle,
-            m.room_gib, m.share_price, m.scale, c.own, self.real, most, s.promised, s.got_profile, s.got_sm, s.about,
-            counts,
+            m.offers.member, m.service, m.energy, m.pressure, m.idle, self.earned, m.profiles.start,
+            m.profiles.member, m.turns, m.added, m.memory_gib, c.lo - m.idle, c.hi - m.idle, m.room_gib,
+            m.share_price, m.scale, c.own, self.real, most, s.promised, s.got_profile, s.got_sm, s.about, counts,
         )  # fmt: skip
         self.steps_done += int(counts[1])
         self._take(min(int(counts[0]), len(s.got_sm)))
         return float(worth), int(counts[1]) <= most
 
     def _halve(self, place: int) -> None:
-        """Makes two classes of one."""
+        """Makes two classes of one, by the pressure whose width is felt more on average."""
         c = self.market.classes[place]
-        middle = 0.5 * (c.lo + c.hi)
-        halves = [
-            part_of_class(self.accepted, self.market, c, of, self.prices, self.steps)
-            for of in ((c.lo, middle), (middle, c.hi))
-        ]
+        width, felt, middle = c.hi - c.lo, self.market.feels.mean(), 0.5 * (c.lo + c.hi)
+        if width.real * felt.real >= width.imag * felt.imag:
+            ends = (c.lo, complex(middle.real, c.hi.imag)), (complex(middle.real, c.lo.imag), c.hi)
+        else:
+            ends = (c.lo, complex(c.hi.real, middle.imag)), (complex(c.lo.real, middle.imag), c.hi)
+        halves = [part_of_class(self.accepted, self.market, c, of, self.prices, self.steps) for of in ends]
         self.market.classes[place : place + 1] = [half for half, _ in halves]
         self.steps_done += STEPS_A_LINE * sum(looked for _, looked in halves)
         self.drawn = -1

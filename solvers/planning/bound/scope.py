@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from solvers.planning.search.arrays import MOST_RESIDENTS
@@ -22,24 +20,6 @@ def why_not(t: Tables) -> str | None:
     return None
 
 
-def merge_pressures(t: Tables) -> Tables:
-    """Returns tables in which one pressure, a plain number, slows every resident by no more than both do.
-
-    The bound knows classes of total pressure. Either pressure alone understates the slowdown; so does the sum of both
-    at the smaller sensitivity. It takes what slows most on average.
-    """
-    if not t.has_both:
-        return t
-    feels, presses = t.sensitivity, t.pressure
-    ways = (
-        (feels.real, presses.real),
-        (feels.imag, presses.imag),
-        (np.minimum(feels.real, feels.imag), presses.real + presses.imag),
-    )
-    sensitivity, pressure = max(ways, key=lambda way: float(way[0].mean() * way[1].mean()))
-    return replace(t, sensitivity=sensitivity.astype(np.complex128), pressure=pressure.astype(np.complex128))
-
-
 def left_out(t: Tables) -> tuple[str, ...]:
     """Returns the rules of this problem that the bound ignores: it holds, but could be higher with them."""
     policy, limits = t.problem.policy, t.problem.limits.values()
@@ -48,7 +28,6 @@ def left_out(t: Tables) -> tuple[str, ...]:
     grows = np.isfinite(memory) & (memory > memory.min(axis=1, initial=np.inf, keepdims=True))
     idle = policy.pricing == "share" and policy.share_pressure > 0
     rules = {
-        "pressures on compute and bandwidth apart": t.has_both,
         "memory beyond the smallest batch": bool(grows.any()),
         "how minInstances share a rate": bool((t.min_instances > 1).any()),
         "where availability places instances": any(

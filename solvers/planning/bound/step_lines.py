@@ -1,4 +1,4 @@
-"""Compiled: what an instance earns by rates rounded in steps, by lines over the GPU's total pressure."""
+"""Compiled: what an instance earns by rates rounded in steps, by lines over the GPU's total pressures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numba
 
 from solvers.compiled import njit
+from solvers.planning.bound.boxes import at_least, felt_from
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.fleet.kernels import C16
 from solvers.planning.search.arrays import F1, F8, I1, I8
 from solvers.planning.step_prices import STEP_PRICES, StepPrices, rounded
 
@@ -17,26 +19,25 @@ UP = 1.0 + 1e-12  # more than float64 loses in these few operations
 MOST_KINKS = 64  # of a rounding within a line: with more, the line is flat
 
 
-@njit((F8, F8, F8, F8, F8, F8, F8, F1), inner=True)
+@njit((F8, F8, F8, F8, F8, F8, F1), inner=True)
 def step_line(
-    length: float, rise: float, own: float, lo: float, hi: float, rate_lo: float, rate_hi: float, ends: Floats
+    length: float, rise: float, least: float, most: float, rate_lo: float, rate_hi: float, ends: Floats
 ) -> None:
-    """Writes the ends of a line over total pressures lo..hi that no rounded rate exceeds, given the rate's own line.
+    """Writes the ends of a line that no rounded rate exceeds, given the rate's own line, over what is felt: 0..most.
 
-    The GPU's pressure is at least the resident's own. The line starts there at the rounded rate, and falls as steeply
+    The resident's own pressure leaves at least `least`. The line starts there at the rounded rate, and falls as steeply
     as the other end and the places where a step is full allow: between those the rounded rate is convex.
     """
     if length == 0.0:
         ends[0], ends[1] = 1.0, 1.0
         return
-    anchor = max(lo, own)
     if length < 0.0 and max(rate_lo, rate_hi) * UP < -0.25 * length:  # it fills as much as a line has, end to end
         ends[0], ends[1] = rounded(rate_lo * UP, length, rise) * UP, rounded(rate_hi * UP, length, rise) * UP
         return
-    if anchor >= hi or length < 0.0:
+    if least >= most or length < 0.0:
         ends[0] = ends[1] = rounded(max(rate_lo, rate_hi) * UP, length, rise) * UP
         return
-    first = (rate_lo + (rate_hi - rate_lo) * ((anchor - lo) / (hi - lo))) * UP
+    first = (rate_lo + (rate_hi - rate_lo) * (least / most)) * UP
     last = min(rate_hi, first)
     top = rounded(first, length, rise) * UP
     ends[0], ends[1] = top, top
@@ -51,13 +52,13 @@ def step_line(
     if slope > 0.0:
         fall = slope * (first - last) * (1.0 - 1e-9)
         ends[1] = top - fall
-        ends[0] = top + fall * ((anchor - lo) / (hi - anchor))
+        ends[0] = top + fall * (least / (most - least))
 
 
-@njit((STEP_PRICES, I8, F8, F8, F8, F8, F8, F8, F1), inner=True)
+@njit((STEP_PRICES, I8, F8, C16, C16, C16, C16, F8, F8, F1), inner=True)
 def earned_ends(
-    steps: StepPrices, service: int, net: float, own: float, lo: float, hi: float, rate_lo: float, rate_hi: float,
-    ends: Floats,
+    steps: StepPrices, service: int, net: float, feels: complex, own: complex, lo: complex, hi: complex,
+    rate_lo: float, rate_hi: float, ends: Floats,
 ) -> None:  # fmt: skip
     """Writes what a resident earns at the ends of a class: its rate at a net price, and its steps at theirs.
 
@@ -66,10 +67,11 @@ def earned_ends(
     line = ends[2:]
     net = max(net, 0.0)
     ends[0], ends[1] = net * rate_lo, net * rate_hi
-    if rate_hi <= 0.0:  # it cannot be there
+    if rate_hi <= 0.0 or steps.start[service] == steps.start[service + 1]:  # it cannot be there, or has no steps
         return
+    least, most = felt_from(feels, lo, at_least(lo, own)), felt_from(feels, lo, hi)
     for place in range(steps.start[service], steps.start[service + 1]):
-        step_line(steps.length[place], steps.rise[place], own, lo, hi, rate_lo, rate_hi, line)
+        step_line(steps.length[place], steps.rise[place], least, most, rate_lo, rate_hi, line)
         ends[0] += steps.price[place] * line[0]
         ends[1] += steps.price[place] * line[1]
 

@@ -15,9 +15,9 @@ def rounded(rate: float, length: float, rise: float) -> float:
     return inner_rounded(rate, length, rise)
 
 
-@njit((F8, F8, F8, F8, F8, F8, F8, F1))
+@njit((F8, F8, F8, F8, F8, F8, F1))
 def step_line(
-    length: float, rise: float, own: float, lo: float, hi: float, rate_lo: float, rate_hi: float, ends: Floats
+    length: float, rise: float, least: float, most: float, rate_lo: float, rate_hi: float, ends: Floats
 ) -> None:
     """Writes the ends of a line that no rounded rate exceeds."""
-    inner_line(length, rise, own, lo, hi, rate_lo, rate_hi, ends)
+    inner_line(length, rise, least, most, rate_lo, rate_hi, ends)

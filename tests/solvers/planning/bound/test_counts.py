@@ -45,7 +45,7 @@ def with_gpus(problem: Problem, choice: Floats) -> Problem:
 def test_no_plan_on_some_of_the_gpus_costs_less_than_is_proved_for_them(problem: Problem, seed: int) -> None:
     problem = replace(problem, policy=replace(problem.policy, pricing="gpu"))
     rng, found = np.random.default_rng(seed), last(problem)
-    search = BoundSearch(fleet(tables(problem), 1), 0)
+    search = BoundSearch(fleet(tables(problem)), 0)
     for _ in range(4):
         search.look(found.prices[: len(problem.services)] * rng.uniform(0.5, 1.1, len(problem.services)))
     counts = search.counts
@@ -55,7 +55,7 @@ def test_no_plan_on_some_of_the_gpus_costs_less_than_is_proved_for_them(problem:
 
 
 def test_the_cheapest_choice_that_may_serve_everything_is_the_bound() -> None:
-    search = BoundSearch(fleet(tables(family("A", 8, 4, 2)), 1), 0)
+    search = BoundSearch(fleet(tables(family("A", 8, 4, 2))), 0)
     counts = search.counts
     counts.proved[:] = counts.cost + np.where(np.arange(len(counts.cost)) == 100, 0.0, 1.0)
     bound, choice = counts.least()
@@ -69,9 +69,9 @@ def test_the_cheapest_choice_that_may_serve_everything_is_the_bound() -> None:
 
 @pytest.mark.slow
 def test_shares_and_large_fleets_have_no_choices_listed() -> None:
-    assert GpuCounts.applies(fleet(tables(family("A", 16, 4, 0)), 1))
-    assert not GpuCounts.applies(fleet(tables(family("D", 16, 4, 0)), 1))
-    large = fleet(tables(family("A", 100, 4, 0)), 1)
+    assert GpuCounts.applies(fleet(tables(family("A", 16, 4, 0))))
+    assert not GpuCounts.applies(fleet(tables(family("D", 16, 4, 0))))
+    large = fleet(tables(family("A", 100, 4, 0)))
     assert not GpuCounts.applies(large)
     assert np.prod(large.count + 1) > MOST_CHOICES
 
@@ -90,7 +90,7 @@ def by_node(problem: Problem) -> Problem:
 @pytest.mark.slow
 def test_choices_of_nodes_billed_whole_are_sums_of_their_sizes_and_prove_more() -> None:
     problem = by_node(family("A", 16, 8, 1))
-    f = fleet(tables(problem), 1)
+    f = fleet(tables(problem))
     counts = BoundSearch(f, 0).counts
     for place, pool in enumerate(f.tables.pools):
         nodes = {name for name, _ in pool.gpus}
@@ -101,8 +101,8 @@ def test_choices_of_nodes_billed_whole_are_sums_of_their_sizes_and_prove_more() 
 
 
 def test_more_nodes_than_gpus_have_few_enough_choices() -> None:
-    assert GpuCounts.applies(fleet(tables(by_node(family("A", 40, 4, 0))), 1))
-    assert not GpuCounts.applies(fleet(tables(family("A", 40, 4, 0)), 1))
+    assert GpuCounts.applies(fleet(tables(by_node(family("A", 40, 4, 0)))))
+    assert not GpuCounts.applies(fleet(tables(family("A", 40, 4, 0))))
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def worth_of(f: BoundFleet, m: Market, prices: Floats, p: RealPattern) -> float:
 def test_no_residents_are_worth_more_and_some_are_worth_as_much(number: int, pricing: Literal["gpu", "share"]) -> None:
     problem = without_energy(tiny(number), pricing)
     t, rng = tables(problem), np.random.default_rng(number)
-    f = fleet(t, 1)
+    f = fleet(t)
     prices = f.limited(rng.exponential(1.0, len(t.rate)) * f.fixed.max(initial=1.0) / t.rate)
     price_of = dict(zip(t.services, prices.tolist(), strict=True))
     services = [problem.services[name] for name in sorted(problem.services)]
@@ -79,7 +79,7 @@ def assert_that_it_is_real(problem: Problem, f: BoundFleet, m: Market, p: RealPa
 
 
 def test_a_small_number_of_steps_halves_classes_and_proves_no_less() -> None:
-    f = fleet(tables(without_energy(tiny(14), "gpu")), 1)
+    f = fleet(tables(without_energy(tiny(14), "gpu")))
     prices = f.limited(np.full(len(f.need), 2.0) * f.fixed.max() / f.need)
     for m in f.markets:
         exact, _ = look_at(f, m, prices, MOST_STEPS)

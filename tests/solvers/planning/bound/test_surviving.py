@@ -55,7 +55,7 @@ def asking(problem: Problem) -> Problem:
 
 @pytest.mark.slow
 def test_no_batch_carries_more_than_its_line_when_a_node_is_lost() -> None:
-    f = fleet(tables(asking(family("A", 8, 4, 1))), 1)
+    f = fleet(tables(asking(family("A", 8, 4, 1))))
     t, rng, seen = f.tables, np.random.default_rng(0), 0
     for m in f.markets:
         for _ in range(4):
@@ -139,5 +139,5 @@ def test_no_spot_node_counts_for_a_service_that_must_not_use_one() -> None:
 
 def test_a_row_knows_the_nodes_that_may_run_its_service() -> None:
     for gpu_types, nodes in ((None, 5), (("slow",), 3)):
-        found = surviving_nodes(fleet(tables(one_service(slow=3, gpu_types=gpu_types)), 1))
+        found = surviving_nodes(fleet(tables(one_service(slow=3, gpu_types=gpu_types))))
         assert set(found.nodes.tolist()) == {nodes}

@@ -110,7 +110,7 @@ def test_no_plan_that_keeps_the_rules_costs_less_than_the_bound(number: int) -> 
 def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -> None:
     problem = tiny(number)
     cost, t, rng = cheapest_of_tiny(number)[0], tables(relax_to_needed(problem)), np.random.default_rng(number)
-    rows = surviving_nodes(fleet(t, 1))
+    rows = surviving_nodes(fleet(t))
     found = rounds_of_tiny(number)[-1]
     for scale in (0.01, 0.1):
         of_rates = found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate))
