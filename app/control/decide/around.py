@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from app.control.decide.cost_alone import differs_by_cost_alone
 from app.control.decide.decide import pose_once_reclaimed, pose_question, rejudge
@@ -39,14 +40,26 @@ Answering = Callable[[Snapshot, Question], FoundAnswer]
 def answer_around_rests(
     snapshot: Snapshot, question: Question, around: Snapshot, asked: Question, answering: Answering
 ) -> FoundAnswer:
-    """Answers around what is closed or reserved; as usual, where load is unserved and that is no better."""
+    """Answers around the GPUs where services rest; as usual, where load is unserved and that is no better."""
     if around is snapshot:
         return answering(snapshot, question)
-    found = _answer_in(snapshot, around, asked, answering)
+    found, usually = answering(around, asked), partial(answering, snapshot, question)
+    return prefer_around(snapshot, question, around, asked, found, usually)
+
+
+def prefer_around(
+    snapshot: Snapshot, question: Question, around: Snapshot, asked: Question, found: FoundAnswer,
+    usually: Callable[[], FoundAnswer],
+) -> FoundAnswer:  # fmt: skip
+    """Returns the answer that was found around a part of the fleet, written for all of it.
+
+    Where it leaves load unserved, the usual one is asked for, and taken unless it serves less.
+    """
+    found = _judge_found(snapshot, found, around)
     shortfalls = _list_shortfalls_in(snapshot, question, found)
     if shortfalls == {} and asked.shortages == question.shortages:
         return found
-    usual = answering(snapshot, question)
+    usual = usually()
     others = _list_shortfalls_in(snapshot, question, usual)
     is_better = shortfalls is not None and (others is None or serves_more(shortfalls, others))
     return found if is_better else usual
@@ -65,7 +78,7 @@ def answer_elsewhere(snapshot: Snapshot, question: Question, found: FoundAnswer,
     shortfalls = list_shortfalls(snapshot, question, found.decision)
     for around in avoid_failed_places(found.searched, services):
         asked = formulate(around)
-        other = _answer_in(snapshot, around, asked, answering)
+        other = _judge_found(snapshot, answering(around, asked), around)
         if other.decision is None or asked.shortages.keys() != question.shortages.keys():
             continue
         keeps_jobs = _jobs(found.decision) <= _jobs(other.decision)
@@ -89,7 +102,7 @@ def judge_in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapsho
         return None
     plan = found.plan
     if around.nodes != snapshot.nodes and plan.certificate:
-        is_reserved = any(facts.reserved_gpus for facts in around.nodes.values())
+        is_reserved = any(facts.keeps_reserve and facts != snapshot.nodes[name] for name, facts in around.nodes.items())
         why = RESERVED if is_reserved else "GPUs where steps failed were closed to the search"
         plan = replace(plan, certificate=drop_bound(plan.certificate, why))
     return replace(found, plan=plan, answer=replace(found.answer, plan=plan))
@@ -136,9 +149,8 @@ def _gains(shortfalls: Mapping[str, float], others: Mapping[str, float]) -> list
     return [other - lack for lack, other in pairs if abs(other - lack) > LEAST_LACK_SHARE * max(lack, other)]
 
 
-def _answer_in(snapshot: Snapshot, around: Snapshot, asked: Question, answering: Answering) -> FoundAnswer:
-    """Answers around closed GPUs, and writes the decision for the whole fleet."""
-    found = answering(around, asked)
+def _judge_found(snapshot: Snapshot, found: FoundAnswer, around: Snapshot) -> FoundAnswer:
+    """Writes an answer around a part of the fleet for all of it."""
     if found.decision is None or found.wanted is None:
         return found
     decision = judge_in_whole_fleet(snapshot, found.decision, around)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from app.control.decide.around import FoundAnswer, answer_around_rests, answer_elsewhere
+from app.control.decide.around import FoundAnswer, answer_around_rests, answer_elsewhere, prefer_around
 from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
@@ -45,7 +45,9 @@ class Moment:
 
     snapshot: Snapshot
     question: Question
-    around: Snapshot  # without the GPUs where steps failed a short while ago, and with watts in reserve
+    base: Snapshot  # with watts in reserve where nodes asked for other partitions
+    base_question: Question
+    around: Snapshot  # the same without the GPUs where steps failed a short while ago
     asked: Question  # about that
 
     @property
@@ -55,12 +57,12 @@ class Moment:
 
 
 def pose_moment(snapshot: Snapshot) -> Moment:
-    """Poses the question of a snapshot, and the one to answer if it can be answered as well.
-
-    That is without the GPUs where steps failed a short while ago, and with watts in reserve where nodes asked for it.
-    """
-    around, question = close_failed_places(reserve_watts(snapshot)), formulate(snapshot)
-    return Moment(snapshot, question, around, question if around is snapshot else formulate(around))
+    """Poses the question of a snapshot, and those to answer if they can be answered as well."""
+    question, base = formulate(snapshot), reserve_watts(snapshot)
+    base_question = question if base is snapshot else formulate(base)
+    around = close_failed_places(base)
+    asked = base_question if around is base else formulate(around)
+    return Moment(snapshot, question, base, base_question, around, asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,21 @@ class Asking:
 
 
 def decide(moment: Moment, asking: Asking) -> FoundAnswer:
+    """Returns the decision with watts in reserve where nodes asked for it; without, if that leaves load unserved."""
+    snapshot, question = moment.snapshot, moment.question
+    if moment.base is snapshot:
+        return _decide(moment, asking)
+    found = _decide(replace(moment, snapshot=moment.base, question=moment.base_question), asking)
+
+    def decide_without() -> FoundAnswer:
+        around = close_failed_places(snapshot)
+        asked = question if around is snapshot else formulate(around)
+        return _decide(replace(moment, around=around, asked=asked), asking)
+
+    return prefer_around(snapshot, question, moment.base, moment.base_question, found, decide_without)
+
+
+def _decide(moment: Moment, asking: Asking) -> FoundAnswer:
     """Returns the decision, and the plan that it was chosen beside; without that where no solver gave a right plan.
 
     Then the decision adds what the plan in force leaves unserved by the second method, if it leaves anything.

@@ -49,8 +49,9 @@ class NodeStatus:
     cordoned_gpus: tuple[int, ...] = ()  # nothing new is placed there
     draining_gpus: tuple[int, ...] = ()  # everything has to leave
     resting_gpus: tuple[int, ...] = ()  # nothing new is placed there for a while, as a step failed there
-    repartition_gpus: tuple[int, ...] = ()  # whose cap and SLOs it could not keep by clock and batch in the last hour
-    reserved_gpus: tuple[int, ...] = ()  # planned with fewer watts than they may draw
+    # GPUs whose cap and SLOs it could not keep by clock and batch in the last hour, and the answers that it is due
+    partition_requests: tuple[tuple[int, int], ...] = ()
+    keeps_reserve: bool = False  # those GPUs are planned with fewer watts than they may draw
     templates: tuple[str, ...] | None = None  # as reported; None: unknown
     admitted: tuple[AdmittedEntry, ...] = ()  # of users' own runtimes, as reported
     reclaimed_at: datetime | None = None  # when its cloud takes it back; None: no notice was given

@@ -71,7 +71,7 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
             name: lower_caps(
                 _bill(_less(node, usable[name], snapshot.nodes[name], taken.get(name, ()), own), node, name in paid),
                 whole.gpu_types[node.gpu_type],
-                snapshot.nodes[name].reserved_gpus,
+                snapshot.nodes[name],
             )
             for name, node in whole.nodes.items()
         },

@@ -18,6 +18,7 @@ from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
 from app.store.fleet.planner_reads import ObservedNode
 
 REQUEST_HELD = timedelta(hours=1)  # a node's request for another partition, once it asks no longer
+ANSWER_SECONDS = 300.0  # before another answer: what the last one changed has to start first
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +92,25 @@ def _node_status(
         missing_gpus=tuple(missing),
         cordoned_gpus=chosen("cordon"),
         draining_gpus=chosen("drain"),
-        repartition_gpus=_list_requests(row, patience.now),
+        partition_requests=_list_requests(row, patience.now),
         templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
         admitted=msgspec.convert(row.status.get("admitted") or (), tuple[AdmittedEntry, ...]),
         reclaimed_at=patience.reclaimed_at.get(row.name),
     )
 
 
-def _list_requests(row: ObservedNode, now: datetime) -> tuple[int, ...]:
-    """Returns the GPUs whose node asks for another partition, or did within the last hour."""
-    recent = (gpu for gpu, at in (row.requested_at or {}).items() if now - at < REQUEST_HELD)
-    return tuple(sorted({*(row.repartition or ()), *recent}))
+def _list_requests(row: ObservedNode, now: datetime) -> tuple[tuple[int, int], ...]:
+    """Returns the GPUs whose node asks for another partition, or did within the last hour, and the answers due.
+
+    It gets an answer at once, and another one each time that it has asked for so long again.
+    """
+    known = row.requested_at or {}
+    asked = {gpu: request.seconds for gpu, request in known.items() if now - request.at < REQUEST_HELD}
+    for gpu in row.repartition or ():
+        since = row.detail_at or now
+        is_same_series = gpu in known and since - known[gpu].at < REQUEST_HELD
+        asked[gpu] = (now - since).total_seconds() + (known[gpu].seconds if is_same_series else 0.0)
+    return tuple((gpu, 1 + int(seconds // ANSWER_SECONDS)) for gpu, seconds in sorted(asked.items()))
 
 
 def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: float, is_unheard: bool) -> NodeState:

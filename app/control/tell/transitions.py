@@ -86,11 +86,14 @@ def _list_node_events(before: NodeStatus | None, now: NodeStatus, runs: int, at:
         yield event_of(Reason.GPU_FAILED, f"GPU {gpu} is failed or fenced", kind="Node", name=now.name, about=str(gpu))
     for gpu in sorted(set(before.failed_gpus) - set(now.failed_gpus)):
         yield event_of(Reason.GPU_BACK, f"GPU {gpu} works again", kind="Node", name=now.name, about=str(gpu))
-    for gpu in sorted(set(now.repartition_gpus) - set(before.repartition_gpus)):
-        message = f"the node asks for another partition of GPU {gpu}: until an hour after its last request, plans leave"
-        message += f" {RESERVED_SHARE:.0%} of the watts above idle unused there, unless load would be unserved"
-        yield event_of(Reason.WATTS_RESERVED, message, kind="Node", name=now.name, about=str(gpu))
-    for gpu in sorted(set(before.repartition_gpus) - set(now.repartition_gpus)):
+    was_due, is_due = dict(before.partition_requests), dict(now.partition_requests)
+    for gpu, answers in is_due.items():
+        if answers > was_due.get(gpu, 0):
+            reserved = 1 - (1 - RESERVED_SHARE) ** answers
+            message = f"the node asks for another partition of GPU {gpu}: until an hour after its last request, plans"
+            message += f" leave {reserved:.0%} of the watts above idle unused there, unless load would be unserved"
+            yield event_of(Reason.WATTS_RESERVED, message, kind="Node", name=now.name, about=str(gpu))
+    for gpu in sorted(was_due.keys() - is_due.keys()):
         yield event_of(Reason.WATTS_RELEASED, f"GPU {gpu}", kind="Node", name=now.name, about=str(gpu))
     if now.draining_gpus and not before.draining_gpus:
         yield event_of(Reason.DRAIN_STARTED, f"{runs} instances and jobs have to leave", kind="Node", name=now.name)

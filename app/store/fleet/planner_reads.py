@@ -52,7 +52,7 @@ CYCLE = statement(
         (SELECT CAST(json_agg(listed) AS text) FROM (
             SELECT object.name, object.status, node_state.received_at, node_state.generation,
                    node_detail.detail -> 'gpus' AS ailing, node_detail.detail -> 'repartition' AS repartition,
-                   node_detail.requested_at
+                   node_detail.requested_at, node_detail.changed_at AS detail_at
             FROM object
             LEFT JOIN node_state ON node_state.node = object.name
             LEFT JOIN node_detail ON node_detail.node = object.name
@@ -73,6 +73,14 @@ CorrectionOfProfile: TypeAlias = tuple[str, str, str, object, float, float, floa
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionRequest:
+    """When a node last asked for another partition of a GPU, and for how long in all, with pauses under an hour."""
+
+    at: datetime
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedNode:
     """A declared node and its state."""
 
@@ -82,7 +90,8 @@ class ObservedNode:
     generation: int | None
     ailing: Sequence[Free] | None
     repartition: Sequence[int] | None = None
-    requested_at: Mapping[int, datetime] | None = None  # when it last asked for another partition of each GPU
+    requested_at: Mapping[int, PartitionRequest] | None = None  # by GPU: past ones
+    detail_at: datetime | None = None  # since when the detail is as it is
 
 
 @dataclass(frozen=True, slots=True)

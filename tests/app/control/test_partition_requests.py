@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from math import fsum
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from app.control.formulate.reserved_watts import RESERVED_SHARE
 from app.control.observe.observer import Observer
 from app.store.world import events
 from app.store.world.events import EventFilter
+from simulation.fleet.history import count_attained_shares
 from simulation.run import Simulation, open_simulation
 from simulation.world import put, read_documents, read_store, truth_of
 from solvers.planning.judge.plan_lines import gpus_with
@@ -73,25 +76,52 @@ def test_a_request_for_another_partition_is_answered_within_two_cycles(database_
         assert "watts_reserved" in reasons(simulation, place[0])
 
 
-def requests(simulation: Simulation, name: str) -> tuple[int, ...]:
+def requests(simulation: Simulation, name: str) -> tuple[tuple[int, int], ...]:
     """Returns the requests of a node that a planner knows which has just taken over."""
-    return simulation.database.read(lambda c: Observer().snapshot(c, 0, lambda _: {})).nodes[name].repartition_gpus
+    snapshot = simulation.database.read(lambda c: Observer().snapshot(c, 0, lambda _: {}))
+    return snapshot.nodes[name].partition_requests
 
 
 def test_a_request_is_remembered_for_an_hour_by_any_planner_that_leads(database_url: str) -> None:
     world = small(gpus=4, rates=(60.0, 50.0), cycleSeconds=CYCLE_SECONDS)
     with open_simulation(database_url, world) as simulation:
         simulation.advance(SETTLED_SECONDS, TICK_SECONDS)
-        asking = simulation.fleet.nodes["node-0"]
-        asking.repartition = (1,)
-        simulation.advance(ANSWERED_SECONDS, TICK_SECONDS)
-        asking.repartition = ()
-        simulation.advance(HALF_AN_HOUR_SECONDS, CYCLE_SECONDS)
-        assert requests(simulation, "node-0") == (1,)
+        asking, found = simulation.fleet.nodes["node-0"], list[tuple[int, int]]()
+        for gpus, seconds in (((1,), 240.0), ((), 240.0), ((1,), 120.0), ((), HALF_AN_HOUR_SECONDS)):
+            asking.repartition = gpus
+            simulation.advance(seconds, CYCLE_SECONDS)
+            found += requests(simulation, "node-0")
+        assert found == [(1, 1), (1, 1), (1, 2), (1, 2)]  # five minutes in all, and another answer
         assert "watts_released" not in reasons(simulation, "node-0")
         simulation.advance(HALF_AN_HOUR_SECONDS + ANSWERED_SECONDS, CYCLE_SECONDS)
         assert requests(simulation, "node-0") == ()
         assert "watts_released" in reasons(simulation, "node-0")
+
+
+def test_nodes_that_draw_more_than_their_profiles_say_ask_and_keep_their_slos_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    declared = [node(f"node-{number}", 1) for number in range(6)]
+    for each in declared:
+        each["spec"]["capW"] = 98.0  # at 40 % of its SMs a GPU draws 97 W by the profile, and 144 W
+    world = [gpu_type(), policy(cycleSeconds=CYCLE_SECONDS), *declared]
+    for name, rate in (("a", 200.0), ("b", 150.0)):
+        world += [model(name), profile(name, powerW={"10": 30, "100": 112}), service(name, rate)]
+    with open_simulation(database_url, read_documents(world), whole=tmp_path) as simulation:
+        marks = [simulation.history.mark(simulation.fleet)]
+        for _ in range(2):
+            simulation.advance(200.0)
+            marks.append(simulation.history.mark(simulation.fleet))
+        assert simulation.last
+        assert simulation.last.snapshot
+        asked = [facts.name for facts in simulation.last.snapshot.nodes.values() if facts.partition_requests]
+        assert len(asked) >= 2  # by their own power loops
+        drawn = planned_watts(simulation)
+        most_w = IDLE_W + (1 - RESERVED_SHARE) * (98.0 - IDLE_W)
+        assert all(drawn[place] <= most_w * (1 + 1e-6) for place in drawn if place[0] in asked)
+        early, late = (count_attained_shares(*pair) for pair in pairwise(marks))
+        assert max(early.values()) < 0.95
+        assert min(late.values()) >= 0.98
 
 
 def test_no_load_goes_unserved_for_watts_in_reserve(database_url: str) -> None:
@@ -104,5 +134,5 @@ def test_no_load_goes_unserved_for_watts_in_reserve(database_url: str) -> None:
         declare_cap(simulation, place, before[place] + 0.01, gpus=1)
         simulation.fleet.nodes["node-0"].repartition = (0,)
         simulation.advance(SETTLED_SECONDS, TICK_SECONDS)
-        assert requests(simulation, "node-0") == (0,)
+        assert requests(simulation, "node-0") == ((0, 1),)
         assert planned_watts(simulation) == pytest.approx(before)

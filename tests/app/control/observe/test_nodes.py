@@ -9,7 +9,7 @@ import pytest
 from app.control.domain.snapshot import NodeStatus
 from app.control.observe.nodes import Patience, node_statuses, reclaim_times
 from app.store.fleet.cordons import ALL_GPUS, RECLAIM, Cordon
-from app.store.fleet.planner_reads import ObservedNode
+from app.store.fleet.planner_reads import ObservedNode, PartitionRequest
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 LOST_AFTER_SECONDS = 120.0
@@ -22,12 +22,26 @@ def status(silent_seconds: float, *cordons: Cordon) -> NodeStatus:
     return node_statuses([row], {"n1": silent_seconds}, cordons, patience)["n1"]
 
 
+def requested(
+    now: list[int], past: dict[int, tuple[float, float]], since_minutes: float
+) -> tuple[tuple[int, int], ...]:
+    """Returns the requests of a node that asks now for as long; past ones have the minutes since, and the seconds."""
+    known = {
+        gpu: PartitionRequest(NOW - timedelta(minutes=minutes), seconds) for gpu, (minutes, seconds) in past.items()
+    }
+    row = ObservedNode("n1", GPUS, NOW, 1, None, now, known, NOW - timedelta(minutes=since_minutes))
+    return node_statuses([row], {"n1": 0.0}, (), Patience(LOST_AFTER_SECONDS, {}, NOW))["n1"].partition_requests
+
+
 def test_a_nodes_request_for_another_partition_counts_for_an_hour() -> None:
-    requested_at = {0: NOW - timedelta(minutes=59), 2: NOW - timedelta(minutes=60)}
-    rows = [ObservedNode("n1", GPUS, NOW, 1, None, [1], requested_at), ObservedNode("n2", GPUS, NOW, 1, None)]
-    patience = Patience(LOST_AFTER_SECONDS, reclaim_times(()), NOW)
-    found = node_statuses(rows, {"n1": 0.0, "n2": 0.0}, (), patience)
-    assert (found["n1"].repartition_gpus, found["n2"].repartition_gpus) == ((0, 1), ())
+    assert requested([1], {0: (59, 30.0), 2: (60, 30.0)}, 0) == ((0, 1), (1, 1))
+    assert requested([], {}, 30) == ()
+
+
+def test_a_node_that_keeps_asking_is_due_another_answer_every_five_minutes() -> None:
+    assert [requested([1], {}, minutes) for minutes in (4.9, 5.0, 11.0)] == [((1, 1),), ((1, 2),), ((1, 3),)]
+    assert requested([1], {1: (20, 290.0)}, 1) == ((1, 2),)  # with a pause
+    assert requested([1], {1: (61, 290.0)}, 1) == ((1, 1),)  # after a longer one it begins anew
 
 
 def notice(seconds: float) -> Cordon:
