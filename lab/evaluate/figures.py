@@ -23,7 +23,7 @@ def figure_of_runs(
 ) -> MeasuredFigure:
     """Returns a figure of an experiment's runs, computed for each seed of the runs of all planners."""
     by_seed = runs_by_seed(results, experiment)
-    best = fmean(map(best_possible, by_seed)) if best_possible else None
+    best = fmean(map(best_possible, by_seed)) if best_possible and by_seed else None
     return MeasuredFigure([_with_prices(found, values(found)) for found in by_seed], best)
 
 

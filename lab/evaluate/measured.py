@@ -33,6 +33,7 @@ TICK_SECONDS = 5.0
 WORK = 40  # of each search of a cycle by the joint planner
 SAMPLE_SECONDS = 30.0
 ACCURACY_DIGITS = 9  # a sum of millions of accuracies is no more exact
+EDGES_MS = np.array([0.0, *LATENCY_EDGES_MS, LATENCY_EDGES_MS[-1]])  # of classes of latency; the last has no end
 CYCLE_SECONDS = 15.0  # of all planners, as kube-controller-manager has it
 
 
@@ -74,6 +75,7 @@ class EvaluationSample:
     utilisation: float  # of all SMs of the fleet
     used_utilisation: float  # of the SMs of GPUs in use
     instances: int
+    response_ms: float = 0.0  # of answers, on average
 
 
 @dataclass(slots=True)
@@ -196,8 +198,14 @@ def _p99_ms(by_service: Sequence[NDArray[np.int64]]) -> float:
     whole = int(counts.sum())
     if not whole:
         return 0.0
-    edges = np.array([0.0, *LATENCY_EDGES_MS, LATENCY_EDGES_MS[-1]])
-    return float(np.interp(0.99 * whole, [0, *np.cumsum(counts)], edges))
+    return float(np.interp(0.99 * whole, [0, *np.cumsum(counts)], EDGES_MS))
+
+
+def _mean_ms(by_service: Sequence[NDArray[np.int64]]) -> float:
+    """Returns the mean latency of all answers; each counts as the middle of its class."""
+    counts = np.sum(by_service, axis=0)
+    middles = (EDGES_MS[1:] + EDGES_MS[:-1]) / 2
+    return float(counts @ middles / max(1, counts.sum()))
 
 
 def _accuracy_loss(fleet: SimulatedFleet, name: str, after: Total, before: Total) -> float:
@@ -245,4 +253,5 @@ def _sample(
         utilisation=use.fleet_share,
         used_utilisation=use.used_share,
         instances=sum(fleet.ready(name) for name in fleet.services),
+        response_ms=_mean_ms([total.counts - before[name].counts for name, total in after.items()]),
     )

@@ -5,8 +5,9 @@ Where a paper's figure is throughput, a load that every planner serves says noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum
+from typing import TypeAlias
 
 from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from solvers.planners.ask import find_plan
@@ -18,6 +19,7 @@ from solvers.planning.solve import SolveBudget, find
 WORK = 40  # of the joint planner's search
 STEPS_PER_RATE = 16  # loads are whole numbers of sixteenths of the declared rates
 SUSTAINED_SHARE = 0.99  # of each service's rate
+PlanAlone: TypeAlias = Callable[[Problem, str, int], Plan]  # by a planner's name and a seed
 
 
 def sustained_figure(problems: Mapping[int, Problem], planners: Sequence[str]) -> MeasuredFigure:
@@ -25,27 +27,29 @@ def sustained_figure(problems: Mapping[int, Problem], planners: Sequence[str]) -
     return measured_alike([sustained_rates(problem, planners, seed) for seed, problem in problems.items()])
 
 
-def sustained_rates(problem: Problem, planners: Sequence[str], seed: int) -> dict[str, float]:
+def sustained_rates(
+    problem: Problem, planners: Sequence[str], seed: int, plan: PlanAlone | None = None
+) -> dict[str, float]:
     """Returns the highest sustained load of each planner.
 
     All loads are tried, from one that nobody sustains downwards: some planners fail at a load and carry a higher one.
     """
     asked = fsum(service.rate_per_second for service in problem.services.values())
+
+    def sustains(planner: str, steps: int) -> bool:
+        times = steps / STEPS_PER_RATE
+        rates = {name: service.rate_per_second * times for name, service in problem.services.items()}
+        unserved = (plan or plan_alone)(problem.with_rates(rates), planner, seed).unserved
+        return all(entry.rate_per_second <= (1 - SUSTAINED_SHARE) * rates[entry.service] for entry in unserved)
+
     most = STEPS_PER_RATE
-    while any(_is_sustained(problem, planner, seed, most) for planner in planners):
+    while any(sustains(planner, most) for planner in planners):
         most *= 2
 
     def find_steps(planner: str) -> int:
-        return next((steps for steps in range(most - 1, 0, -1) if _is_sustained(problem, planner, seed, steps)), 0)
+        return next((steps for steps in range(most - 1, 0, -1) if sustains(planner, steps)), 0)
 
     return {planner: asked * find_steps(planner) / STEPS_PER_RATE for planner in planners}
-
-
-def _is_sustained(problem: Problem, planner: str, seed: int, steps: int) -> bool:
-    times = steps / STEPS_PER_RATE
-    rates = {name: service.rate_per_second * times for name, service in problem.services.items()}
-    plan = plan_alone(problem.with_rates(rates), planner, seed)
-    return all(entry.rate_per_second <= (1 - SUSTAINED_SHARE) * rates[entry.service] for entry in plan.unserved)
 
 
 def plan_alone(problem: Problem, planner: str, seed: int) -> Plan:

@@ -9,7 +9,7 @@ several instances, each on a GPU of its own.
 from __future__ import annotations
 
 from lab.baselines.sharing.gpulet import plan_gpulet
-from lab.baselines.sharing.gslice import plan_gslice
+from lab.baselines.sharing.gslice import plan_gslice, plan_gslice_largest_first
 from lab.baselines.sharing.igniter import plan_igniter
 
-__all__ = ["plan_gpulet", "plan_gslice", "plan_igniter"]
+__all__ = ["plan_gpulet", "plan_gslice", "plan_gslice_largest_first", "plan_igniter"]

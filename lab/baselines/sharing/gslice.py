@@ -2,12 +2,13 @@
 
 It goes by average latency and throughput of each service alone, and ignores interference. The placement on several
 GPUs is not described for it; ours is first fit, services of the smallest share first: where GPUs are short, that serves
-far more than the largest first.
+far more requests than the largest first, the other reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from lab.baselines.sharing.fleet import SharedShape, SharingFleet, leftovers, shared
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -21,13 +22,19 @@ def plan_gslice(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -
     return shared(problem, knowledge, _fill, "the smallest shares that are enough alone, first fit")
 
 
-def _fill(fleet: SharingFleet) -> None:
+def plan_gslice_largest_first(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
+    """Returns GSLICE's next plan if services of the largest share are placed first."""
+    fill = partial(_fill, largest_first=True)
+    return shared(problem, knowledge, fill, "the smallest shares that are enough alone, first fit, the largest first")
+
+
+def _fill(fleet: SharingFleet, *, largest_first: bool = False) -> None:
     wanted = []
     for name, service in fleet.problem.services.items():
         for rate in fleet.parts(service):
             least = [shape.sm_percent for place in fleet.places if (shape := _smallest(fleet, name, place, rate))]
             wanted.append((min(least, default=100), name, rate))
-    for _, name, rate in sorted(wanted):
+    for _, name, rate in sorted(wanted, reverse=largest_first):
         fitting = _first_fit(fleet, name, rate)
         place, shape = next(fitting, None) or next(leftovers(fleet, name, STEP_PERCENT), (None, None))
         if place and shape:

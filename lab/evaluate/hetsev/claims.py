@@ -23,6 +23,8 @@ def hetsev_figures(results: Sequence[EvaluationResult]) -> dict[str, MeasuredFig
         "bill that differs most": figure_of_runs(results, "cost", lambda found: _largest_lead(_bills(found))),
         "mean bill": figure_of_runs(results, "cost", lambda found: _mean_share(_bills(found))),
         "held": figure_of_each_run(results, "cost", lambda run: run.mean("held_per_hour")),
+        "response in production": _response(results, "production"),
+        "response when saturated": _response(results, "saturated"),
         "use in production": _use(results, "production"),
         "use when saturated": _use(results, "saturated"),
         "served when saturated": figure_of_runs(
@@ -37,6 +39,10 @@ def hetsev_figures(results: Sequence[EvaluationResult]) -> dict[str, MeasuredFig
 def _use(results: Sequence[EvaluationResult], experiment: str) -> MeasuredFigure:
     """Returns the share of the fleet's SMs at work, of which all are the most."""
     return figure_of_runs(results, experiment, lambda found: _window_means(found, "utilisation"), lambda _: 1.0)
+
+
+def _response(results: Sequence[EvaluationResult], experiment: str) -> MeasuredFigure:
+    return figure_of_runs(results, experiment, lambda found: _window_means(found, "response_ms", is_more_better=False))
 
 
 def _bills(found: RunsByPlanner) -> dict[str, dict[str, float]]:
@@ -64,9 +70,9 @@ def _mean_share(bills: Mapping[str, Mapping[str, float]]) -> ValuesByPlanner:
     }
 
 
-def _window_means(found: RunsByPlanner, name: str) -> ValuesByPlanner:
+def _window_means(found: RunsByPlanner, name: str, *, is_more_better: bool = True) -> ValuesByPlanner:
     """Returns the means of the window of the spike in which the joint planner leads Kubernetes most."""
-    window = _find_window(found, name)
+    window = _find_window(found, name, is_more_better)
     return {planner: _mean(run, name, window) for planner, run in found.items()}
 
 
@@ -74,11 +80,12 @@ def _offered_in_window(found: RunsByPlanner, name: str) -> float:
     return _mean(found[HPA], "asked_per_second", _find_window(found, name))
 
 
-def _find_window(found: RunsByPlanner, name: str) -> slice:
+def _find_window(found: RunsByPlanner, name: str, is_more_better: bool = True) -> slice:
     asked = [sample.asked_per_second for sample in found[HPA].samples]
     windows = [slice(at, at + WINDOW_SAMPLES) for at in range(len(asked) - WINDOW_SAMPLES + 1)]
     spike = [window for window in windows if min(asked[window]) >= SPIKE_SHARE * max(asked)]
-    return max(spike, key=lambda at: _mean(found[JOINT], name, at) / max(_mean(found[HPA], name, at), 1e-9))
+    leads = [_mean(found[JOINT], name, at) / max(_mean(found[HPA], name, at), 1e-9) for at in spike]
+    return spike[leads.index(max(leads) if is_more_better else min(leads))]
 
 
 def _mean(run: EvaluationResult, name: str, window: slice) -> float:

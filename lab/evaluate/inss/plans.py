@@ -7,14 +7,19 @@ from dataclasses import replace
 from math import fsum
 
 from app.control.formulate.problem import build_problem
-from lab.baselines.names import IGNITER
+from lab.baselines.names import GSLICE, IGNITER
+from lab.baselines.sharing import plan_gslice_largest_first
 from lab.evaluate.inss.experiments import EXPERIMENTS, HEAVY, PLANNED, PLANNERS
 from lab.evaluate.sustained import plan_alone, sustained_rates
 from lab.evaluate.testbeds import testbed
 from lab.evaluate.verdicts import MeasuredFigure, measured_alike
+from solvers.planners.ask import judge_draft
+from solvers.planning.plan import Plan
+from solvers.planning.planner_draft import PlannerBudget
 from solvers.planning.problem import Problem
 
 IGNITER_ON_THREE = "igniter on three GPUs"  # as many as it used in the paper; it aims at few
+GSLICE_LARGEST_FIRST = "gslice, largest first"  # its paper places nothing on several GPUs
 
 
 def plan_figures(seeds: Sequence[int]) -> dict[str, MeasuredFigure]:
@@ -27,9 +32,17 @@ def plan_figures(seeds: Sequence[int]) -> dict[str, MeasuredFigure]:
 
 
 def _sustained(problem: Problem, seeds: Sequence[int]) -> MeasuredFigure:
-    """Returns the load that each planner sustains, and iGniter in the paper's reading, too."""
-    (three,) = sustained_rates(leave_out_node(problem), (IGNITER,), seed=0).values()
-    return measured_alike([sustained_rates(problem, PLANNERS, seed) | {IGNITER_ON_THREE: three} for seed in seeds])
+    """Returns the load that each planner sustains, and two of them in other readings, which no seed changes."""
+    readings = {
+        IGNITER_ON_THREE: sustained_rates(leave_out_node(problem), (IGNITER,), 0)[IGNITER],
+        GSLICE_LARGEST_FIRST: sustained_rates(problem, (GSLICE,), 0, _plan_largest_first)[GSLICE],
+    }
+    return measured_alike([sustained_rates(problem, PLANNERS, seed) | readings for seed in seeds])
+
+
+def _plan_largest_first(problem: Problem, planner: str, seed: int) -> Plan:
+    draft = plan_gslice_largest_first(problem, {}, PlannerBudget(seed=seed))
+    return judge_draft(problem, planner, draft)[0]
 
 
 def leave_out_node(problem: Problem) -> Problem:

@@ -29,6 +29,7 @@ RATES = {
 }  # fmt: skip
 FIRST_TRAININGS, MEAN_GAP_SECONDS = 12, 30.0  # those at the start, and between the others on average
 SHORTENED = 60.0  # times, of each training
+TRAINING_PRICE_PER_HOUR = 12.0  # above that of a node, which is billed whole: a training may open any
 SECONDS, FROM_SECONDS = 1200.0, 120.0
 NOISE_SHARE = 0.02
 DEPTH, PERIOD_SECONDS = 0.2, 300.0  # of the moving loads
@@ -76,7 +77,8 @@ def _trainings(seed: int) -> list[tuple[float, Manifest]]:
 
 def _shortened(task: Manifest, number: int) -> Manifest:
     steps = max(1.0, round(float(str(task.spec["steps"])) / SHORTENED))
-    return replace(task, name=f"{task.name}-{number:02}", spec={**task.spec, "steps": steps})
+    spec = {**task.spec, "steps": steps, "maxPricePerHour": TRAINING_PRICE_PER_HOUR}
+    return replace(task, name=f"{task.name}-{number:02}", spec=spec)
 
 
 def mudi_sustained(seeds: Sequence[int]) -> MeasuredFigure:

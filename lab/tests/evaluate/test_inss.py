@@ -10,7 +10,13 @@ from app.manifests.model import Kind
 from lab.baselines.names import GPULET, GSLICE, IGNITER
 from lab.evaluate.inss.claims import inss_figures
 from lab.evaluate.inss.experiments import EXPERIMENTS, HEAVY, PLANNED, PLANNERS, RATES, inss_runs, inss_shapes
-from lab.evaluate.inss.plans import IGNITER_ON_THREE, back_to_back, declared_problem, leave_out_node
+from lab.evaluate.inss.plans import (
+    GSLICE_LARGEST_FIRST,
+    IGNITER_ON_THREE,
+    back_to_back,
+    declared_problem,
+    leave_out_node,
+)
 from lab.evaluate.inss.tables import TABLE, TABLE_2, TABLE_3, errors, table_figures, worst_errors
 from lab.evaluate.measured import EvaluationResult, EvaluationSample
 from lab.evaluate.sustained import sustained_figure, sustained_rates
@@ -80,7 +86,8 @@ def test_claims_follow_from_samples_and_plans() -> None:
         for planner, within in served.items()
     ]
     plans = dict.fromkeys(
-        ("back to back", "sustained six", "sustained eight"), measured_alike([served | {IGNITER_ON_THREE: 25.0}])
+        ("back to back", "sustained six", "sustained eight"),
+        measured_alike([served | {IGNITER_ON_THREE: 25.0, GSLICE_LARGEST_FIRST: 20.0}]),
     )
     claims = judge_claims("inss", {**table_figures(1), **plans, **inss_figures(results)})
     assert [claim.paper.row for claim in claims] == ["I1", "I1", "I5", *["I6"] * 12, "I6"]

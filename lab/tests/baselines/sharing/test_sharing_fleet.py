@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.baselines.sharing import plan_gpulet, plan_gslice, plan_igniter
+from lab.baselines.sharing import plan_gpulet, plan_gslice, plan_gslice_largest_first, plan_igniter
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -16,7 +16,7 @@ from solvers.planning.problem import Problem, RunningState
 from solvers.planning.search.promise import keep
 from tests.solvers.hetsev.fleet.fleets import fleet
 
-PLANS = [plan_gpulet, plan_gslice, plan_igniter]
+PLANS = [plan_gpulet, plan_gslice, plan_gslice_largest_first, plan_igniter]
 Plans = Callable[..., PlannerDraft]
 
 
