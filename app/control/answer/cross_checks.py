@@ -63,10 +63,10 @@ class CheckPlan(Aside[PlanCheck]):
         cost, least = own.cost.total, found.cost if found.is_proved else found.bound
         checked = PlanCheck("same", f"{AGAINST}: the same cost", cost, found.bound)
         if found.is_above(cost):
-            message = f"CP-SAT contradicts the plan: it costs {cost:.6g}, and none costs less than {found.bound:.6g}"
+            message = f"contradicted by CP-SAT: it costs {cost:.6g}, and no plan costs less than {found.bound:.6g}"
             return replace(checked, outcome="contradiction", message=message)
         if (cheaper := self._find_below_bound(found)) is not None:
-            message = f"CP-SAT contradicts the plan's bound: a plan costs {cheaper:.6g}, less than the bound"
+            message = f"contradicted by CP-SAT: its bound is above the {cheaper:.6g} that a plan costs"
             return replace(checked, outcome="contradiction", message=message)
         if cost <= least + TOLERANCE_SHARE * max(1.0, least):
             return checked

@@ -102,7 +102,10 @@ def judge_in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapsho
         return None
     plan = found.plan
     if around.nodes != snapshot.nodes and plan.certificate:
-        is_reserved = any(facts.keeps_reserve and facts != snapshot.nodes[name] for name, facts in around.nodes.items())
+        before = snapshot.nodes
+        is_reserved = any(
+            facts.keeps_reserve and not before[name].keeps_reserve for name, facts in around.nodes.items()
+        )
         why = RESERVED if is_reserved else "GPUs where steps failed were closed to the search"
         plan = replace(plan, certificate=drop_bound(plan.certificate, why))
     return replace(found, plan=plan, answer=replace(found.answer, plan=plan))

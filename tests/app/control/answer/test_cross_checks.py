@@ -58,7 +58,7 @@ def test_a_bound_above_what_a_plan_costs_is_contradicted() -> None:
     problem = tiny_problem(0)
     check = raise_bound(CheckPlan(problem, planned(problem))).answered()
     assert check.outcome == "contradiction"
-    assert "contradicts the plan's bound" in check.message
+    assert check.message.startswith("contradicted by CP-SAT: its bound is above")
 
 
 def test_a_process_of_its_own_checks_and_ends() -> None:
