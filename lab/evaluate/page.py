@@ -52,14 +52,25 @@ def _counts(counts: Mapping[str, Mapping[str, int]]) -> str:
 def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for claim in claims:
-        cells = [_cell(claim[name]) for name in ("id", "metric", "paper")]
+        paper = claim["paper"] if claim["paper"] is not None else f"({claim['printed']:g})"
+        cells = [_cell(value) for value in (claim["id"], claim["metric"], paper)]
         cells += [_verdict(claim["verdicts"][name]) for name in QUESTIONS]
         cells += [_cell(claim[name]) for name in VALUE_COLUMNS]
-        told = (claim["because"], claim["miss"], claim["note"])
+        told = (claim["because"], claim["miss"], _name_better(claim["rivals"]), claim["note"])
         sentences = " ".join(escape(sentence) for sentence in told if sentence)
         note = f"<small>{sentences} Figures: {claim['truth']}, {claim['seeds']} seeds.</small>"
         rows.append(f"<tr>{''.join(cells)}</tr><tr><td></td><td colspan={len(CLAIM_COLUMNS) - 1}>{note}</td></tr>")
     return f"<table>{_head(CLAIM_COLUMNS)}{''.join(rows)}</table>"
+
+
+def _name_better(rivals: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns whom ours is not better than, and why: its price, its attainment, or their ratio."""
+    found = []
+    for name, rival in rivals.items():
+        whys = [why for why, key in (("dearer", "ours_is_dearer"), ("attains less", "ours_attains_less")) if rival[key]]
+        if rival["ours_is_better"] == NO:
+            found.append(f"{name} ({' and '.join(whys) or 'by the figure'})")
+    return f"Ours is not better than {', '.join(found)}." if found else ""
 
 
 def _verdict(answer: str) -> str:

@@ -121,7 +121,7 @@ def _show(claims: Sequence[Mapping[str, Any]], counts: Mapping[str, Mapping[str,
 
 
 def _row(claim: Mapping[str, Any]) -> tuple[str, ...]:
-    paper = "-" if claim["paper"] is None else number(claim["paper"])
+    paper = f"({number(claim['printed'])})" if claim["paper"] is None else number(claim["paper"])
     baselines = " or ".join(number(value) for value in claim["paper_baseline"].values())
     values = (number(claim[name]) for name in ("best_baseline", "reproduced", "ours"))
     ratio = "-" if claim["ratio"] is None else f"{claim['ratio']:.3f}"

@@ -15,19 +15,23 @@ from lab.tests.evaluate.test_hetsev import results
 CLAIM = {
     "id": "H5", "metric": "cost <b>", "paper": 2.15, "reproduced": 1.5, "best_baseline": 2.0, "ours": 1.0,
     "paper_baseline": {"hpa": 4.0}, "ratio": 4.0, "truth": "scaled", "seeds": 3, "note": "a & b", "because": "",
-    "miss": "", "verdicts": {"paper_planner_reaches": "no", "ours_reaches": "yes", "ours_is_best": "not decided"},
+    "printed": 2.15, "rivals": {}, "miss": "",
+    "verdicts": {"paper_planner_reaches": "no", "ours_reaches": "yes", "ours_is_best": "not decided"},
 }  # fmt: skip
 
 
 def test_the_page_shows_three_verdicts_of_each_claim_and_why_one_is_missed() -> None:
     no = dict.fromkeys(("paper_planner_reaches", "ours_reaches", "ours_is_best"), "no")
-    missed = CLAIM | {"verdicts": no, "ratio": None, "miss": "spikes rise within 30 s"}
+    rival = {"ours_is_dearer": False, "ours_attains_less": True, "ours_is_better": "no"}
+    missed = CLAIM | {"verdicts": no, "ratio": None, "paper": None, "miss": "spikes rise within 30 s"}
+    missed |= {"rivals": {"hpa": rival, "hetsev": rival | {"ours_is_better": "yes"}}}
     runs = [result.figures() for result in results("cost", 0)]
     claims = [CLAIM, missed]
     page = evaluation_page("hetsev", {"claims": claims, "counts": count_verdicts(claims), "runs": runs}, ["cost"])
     assert "ours reaches it: 1 yes, 1 no" in page
     assert page.count('class="no">no</td>') == 1 + 3
-    assert "spikes rise within 30 s" in page
+    assert "spikes rise within 30 s Ours is not better than hpa (attains less). a" in page
+    assert "(2.15)" in page
     assert "cost &lt;b&gt;" in page
     assert "a &amp; b" in page
     assert page.count("<tr>") == 1 + 2 * 2 + 1 + len(runs)
