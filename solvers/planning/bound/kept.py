@@ -121,10 +121,10 @@ def _rows(steps: RateSteps, are_wanted: NDArray[np.bool_]) -> Iterator[tuple[int
 
 
 def _divide(f: BoundFleet, m: Market, kept: KeptClasses, prices: Floats) -> None:
-    """Divides the one class of a market where it was divided before."""
+    """Divides the one class of a market where it was divided before; not one of both pressures, by now."""
     whole = m.classes[0]
     inner = (kept.edges[1:-1] > whole.lo.real) & (kept.edges[1:-1] < whole.hi.real)
-    if len(m.classes) > 1 or not inner.any():
+    if len(m.classes) > 1 or whole.hi.imag > 0.0 or not inner.any():
         return
     own = np.concatenate([kept.own[:1], kept.own[1:][inner]])
     edges = np.concatenate([[whole.lo.real], kept.edges[1:-1][inner], [whole.hi.real]])

@@ -19,6 +19,7 @@ from solvers.planning import bound
 from solvers.planning.kept_search import KeptSearch
 from solvers.planning.problem import Problem
 from solvers.planning.search.tables import tables
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.bound.test_bound import cheapest, problems
 from tests.solvers.planning.bound.test_duals import moved, rounded_up
 from tests.solvers.planning.bound.tiny_plans import least_cost
@@ -67,6 +68,26 @@ def test_it_is_never_above_a_plan_of_any_family(number: int) -> None:
     cost = rounded_up(least_cost(after))
     for found in bound.rounds(tables(after), WORK, kept):
         assert found.bound <= cost
+
+
+def test_it_is_never_above_a_plan_where_profiles_press_on_bandwidth_from_now_on() -> None:
+    """Classes that were divided by pressure on compute alone would leave out all GPUs with pressure on bandwidth."""
+    before = family("A", 12, 5, 3)
+    kept = kept_of(before)
+    assert any(len(classes.edges) > 2 for classes in kept.classes)
+    profiles = {
+        key: replace(
+            profile,
+            demand=replace(
+                profile.demand, pressure=tuple((sm, value * complex(1, 3)) for sm, value in profile.demand.pressure)
+            ),
+        )
+        for key, profile in before.profiles.items()
+    }
+    after = replace(before, profiles=profiles)
+    certificate = solve(after, SolveBudget(seconds=60.0, work=20)).certificate
+    assert certificate
+    assert all(found.bound <= rounded_up(certificate.cost.total) for found in bound.rounds(tables(after), WORK, kept))
 
 
 def test_its_first_bound_is_near_what_a_search_from_nothing_proves_at_last() -> None:
