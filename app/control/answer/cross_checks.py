@@ -90,28 +90,31 @@ def _skip(why: str) -> PlanCheck:
     return PlanCheck("unchecked", f"not {AGAINST}: {why}")
 
 
-Ask: TypeAlias = Callable[[CheckPlan], PlanCheck]
+Ask: TypeAlias = Callable[[CheckPlan], PlanCheck | None]
 
 
 class RestingProcess:
-    """A process of the lowest priority that lives for one check, so that no cycle waits for it."""
+    """Answers each check by a process of its own, of the lowest priority, so that no cycle waits for it."""
 
     def __init__(self, cores: int) -> None:
         self._cores = cores
         self._process: SolverProcess | None = None
+        self._is_closed = False
 
-    def ask(self, order: CheckPlan) -> PlanCheck:
-        self._process = SolverProcess("checks", NICE, self._cores, is_warm=False)
+    def ask(self, order: CheckPlan) -> PlanCheck | None:
+        """Returns what the check finds; None if it is closed before: the next planner checks the plan."""
+        process = self._process = SolverProcess("checks", NICE, self._cores, is_warm=False)
         try:
-            found: PlanCheck = self._process.ask(order, MOST_SECONDS).result()
+            found: PlanCheck | None = None if self._is_closed else process.ask(order, MOST_SECONDS).result()
             return found
         except (WorkerDied, WorkerLate) as error:
-            return _skip(str(error))
+            return None if self._is_closed else _skip(str(error))
         finally:
-            self.close()
+            process.close()
 
     def close(self) -> None:
-        """Ends a check that is under way."""
+        """Ends a check that is under way, and begins none any more."""
+        self._is_closed = True
         if self._process:
             self._process.close()
 
@@ -128,6 +131,8 @@ def check_newest(store: PlannerStore, ask: Ask) -> PlanCheck | None:
     instances = [line for line in record.plan.instances if line.service in problem.services]
     plan = replace(record.plan, instances=tuple(line for line in instances if line.node in problem.nodes))
     check = ask(CheckPlan(problem, plan))
+    if check is None:
+        return None
 
     def write(connection: Connection) -> None:
         if not lease.is_newest(connection, epoch):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from solvers.planning.problem import Problem
 from solvers.planning.solve import SolveBudget, find
 from tests.simulation.worlds import small
 from tests.solvers.crosscheck.tiny import tiny_problem
+from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
 
@@ -64,8 +68,41 @@ def test_a_bound_above_what_a_plan_costs_is_contradicted() -> None:
 def test_a_process_of_its_own_checks_and_ends() -> None:
     problem = tiny_problem(0)
     resting = RestingProcess(cores=1)
-    assert resting.ask(CheckPlan(problem, planned(problem))).outcome in ("same", "dearer")
+    check = resting.ask(CheckPlan(problem, planned(problem)))
+    assert check
+    assert check.outcome in ("same", "dearer")
     resting.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LongCheck(CheckPlan):
+    """A check that does not end, and says when it has begun."""
+
+    begun: Path
+
+    def answered(self) -> PlanCheck:
+        self.begun.touch()
+        sleep(600.0)
+        raise AssertionError
+
+
+def test_a_planner_that_ends_leaves_the_plan_to_the_next_one(database_url: str, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    with open_simulation(database_url, small(gpus=4, rates=(60.0, 50.0))) as simulation:
+        simulation.advance(PLANNED_SECONDS, TICK_SECONDS)
+        resting = RestingProcess(cores=1)
+
+        def ask(order: CheckPlan) -> PlanCheck | None:
+            with ThreadPoolExecutor(1) as pool:
+                asked = pool.submit(resting.ask, LongCheck(order.problem, order.plan, begun))
+                until(begun.exists, "the check has begun")
+                resting.close()
+                return asked.result()
+
+        assert check_newest(simulation.planner.store, ask) is None
+        assert check_newest(simulation.planner.store, resting.ask) is None
+        assert stored(simulation)[0] is None
+        assert check_newest(simulation.planner.store, CheckPlan.answered)
 
 
 def stored(simulation: Simulation) -> tuple[Any, int]:
