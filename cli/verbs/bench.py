@@ -48,7 +48,7 @@ OWN = {
 # Those of the lab: where it is not installed, their names say how to get it.
 OF_THE_LAB = (
     "fallback", "drift", "profiler", "hetsev", "growth", "family", "place", "inferno", "parvagpu", "llm", "rag",
-    "accuracy", "sharing", "power",
+    "accuracy", "risk", "sharing", "power",
 )  # fmt: skip
 ANY_WORD = "\0"  # as the sign of a flag: then none is a flag
 

@@ -30,6 +30,7 @@ BENCHMARKS = {
         "a service of retrieved passages, planned online, by a static fleet, and by throughput",
     ),
     "accuracy": Benchmark("lab.bench.accuracy", "how wrong predictions are on public measurements, out of sample"),
+    "risk": Benchmark("lab.bench.risk", "how often hours overspend at the risk asked for, under loads made to hurt"),
     "sharing": Benchmark("lab.bench.sharing", "time of Mudi's decision: the smallest shares of SMs in a cluster"),
     "power": Benchmark("lab.bench.power", "the node's power loop against Morak's Algorithm 1 as printed"),
 }

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from simulation.measure.forecast_scores import LEARNING_SECONDS, score, traces
 from solvers.forecast import Forecast, expect
-from tests.solvers.forecast.score import LEARNING_SECONDS, score, traces
 from tests.support.soak import scaled
 
 TRACES = traces(range(scaled(16, 4)))

@@ -15,7 +15,7 @@ from statistics import mean
 
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
 from solvers.forecast import Forecaster, Margin, Sample, make_margin_rules
-from solvers.forecast.margin import RISK
+from solvers.forecast.margin import LOAD_SHARE, RISK
 
 SAMPLE_SECONDS = 10
 CYCLE_SECONDS = 30
@@ -37,6 +37,7 @@ class Trace:
     seed: int
     rate_per_second: float
     seconds: int = 9600
+    exceeds: float = 0.0  # above 0, what rises is this much more than can be served, and no more: an adversary's load
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class ForecastScore:
     changes_per_hour: float  # of the planned rate, per service
     class_changes_per_hour: float  # of its class of capacity
     overspent_share: float  # of hours: more load than their budget exceeds what was planned early enough
+    missed_share: float  # of hours: more than the part of it that a risk is about
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class _Moment:
 
 def bursty(seed: int) -> Shape:
     """Returns a steady load with bursts of half as much again, of one to three minutes, about every ten minutes."""
-    draw = random.Random(f"bursts {seed}")
+    draw = random.Random(f"bursts {seed}")  # noqa: S311 (a load, not a secret)
     bursts = []
     at = 0.0
     while at < 24 * 3600:
@@ -106,26 +108,30 @@ def score(forecaster: Forecaster, courses: Sequence[Trace], declared: float = 1.
         changes_per_hour=sum(_changes([moment.planned for moment in course]) for course in moments) / hours,
         class_changes_per_hour=sum(_changes([_class(moment.planned) for moment in course]) for course in moments)
         / hours,
-        overspent_share=mean(is_overspent for course in moments for is_overspent in _overspent_hours(course)),
+        overspent_share=mean(above > BUDGET for course in moments for above in _find_above(course)),
+        missed_share=mean(above > LOAD_SHARE * BUDGET for course in moments for above in _find_above(course)),
     )
 
 
-def _overspent_hours(course: Sequence[_Moment]) -> Iterator[bool]:
+def _find_above(course: Sequence[_Moment]) -> Iterator[float]:
+    """Yields the share of each hour's load that exceeds what was planned early enough."""
     hour = 3600 // SAMPLE_SECONDS
     for begin in range(0, len(course), hour):
         moments = course[begin : begin + hour]
         above = sum(max(0.0, moment.load - moment.ready) for moment in moments)
-        yield above > BUDGET * sum(moment.load for moment in moments)
+        yield above / sum(moment.load for moment in moments)
 
 
 def _follow(forecaster: Forecaster, trace: Trace, declared: float, risk: float) -> Iterator[_Moment]:
     margin, rules = Margin(), make_margin_rules(risk, 100 * (1 - BUDGET), START_SECONDS, CYCLE_SECONDS)
-    draw = random.Random(trace.seed)
+    draw = random.Random(trace.seed)  # noqa: S311 (the same)
     samples: list[Sample] = []
     recent: list[float] = []  # planned rates, one a sample
     planned, risen_at = declared * trace.rate_per_second, -math.inf
     for now in range(SAMPLE_SECONDS, trace.seconds, SAMPLE_SECONDS):
         load = trace.rate_per_second * trace.shape(now - SAMPLE_SECONDS / 2)
+        if trace.exceeds and load > trace.rate_per_second:
+            load = max(trace.rate_per_second, min(load, (1 + trace.exceeds) * min([*recent, planned])))
         requests = max(0.0, draw.gauss(load * SAMPLE_SECONDS, math.sqrt(load * SAMPLE_SECONDS)))
         samples.append(Sample(now, SAMPLE_SECONDS, requests))
         recent.append(planned)
