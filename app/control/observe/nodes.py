@@ -15,10 +15,11 @@ from app.manifests.model import Free
 from app.nodes.detail import AilingGpu
 from app.nodes.devices import MISSING, OTHER_DEVICES
 from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
-from app.store.fleet.planner_reads import ObservedNode
+from app.store.fleet.planner_reads import ObservedNode, PartitionRequest
 
 REQUEST_HELD = timedelta(hours=1)  # a node's request for another partition, once it asks no longer
 ANSWER_SECONDS = 300.0  # before another answer: what the last one changed has to start first
+MOST_ANSWERS = 22  # nine tenths of the watts above idle: a request that never ends gives up no whole GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +103,22 @@ def _node_status(
 def _list_requests(row: ObservedNode, now: datetime) -> tuple[tuple[int, int], ...]:
     """Returns the GPUs whose node asks for another partition, or did within the last hour, and the answers due.
 
-    It gets an answer at once, and another one each time that it has asked for so long again.
+    It gets an answer at once, and another one each time that it has asked for so long again, up to a limit. While a
+    node is silent it does not ask.
     """
     known = row.requested_at or {}
-    asked = {gpu: request.seconds for gpu, request in known.items() if now - request.at < REQUEST_HELD}
+    requests = dict(known)
     for gpu in row.repartition or ():
+        last = min(row.received_at or now, now)
         since = row.detail_at or now
         is_same_series = gpu in known and since - known[gpu].at < REQUEST_HELD
-        asked[gpu] = (now - since).total_seconds() + (known[gpu].seconds if is_same_series else 0.0)
-    return tuple((gpu, 1 + int(seconds // ANSWER_SECONDS)) for gpu, seconds in sorted(asked.items()))
+        before = known[gpu].seconds if is_same_series else 0.0
+        requests[gpu] = PartitionRequest(last, max((last - since).total_seconds(), 0.0) + before)
+    return tuple(
+        (gpu, min(1 + int(request.seconds // ANSWER_SECONDS), MOST_ANSWERS))
+        for gpu, request in sorted(requests.items())
+        if now - request.at < REQUEST_HELD
+    )
 
 
 def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: float, is_unheard: bool) -> NodeState:

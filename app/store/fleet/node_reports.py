@@ -143,11 +143,13 @@ KEEP = statement(
         ON CONFLICT (node) DO UPDATE SET
             changed_at = excluded.changed_at, detail = excluded.detail,
             requested_at = CASE WHEN known.detail ? 'repartition' THEN known.requested_at || (
-                SELECT jsonb_object_agg(gpu, jsonb_build_object('at', (SELECT moment()), 'seconds',
-                    extract(epoch FROM (SELECT moment()) - known.changed_at) + CASE
+                SELECT jsonb_object_agg(gpu, jsonb_build_object('at', last.at, 'seconds',
+                    greatest(extract(epoch FROM last.at - known.changed_at), 0) + CASE
                     WHEN CAST(known.requested_at -> gpu ->> 'at' AS timestamptz) > known.changed_at - interval '1 hour'
                     THEN CAST(known.requested_at -> gpu ->> 'seconds' AS float8) ELSE 0 END))
-                FROM jsonb_array_elements_text(known.detail -> 'repartition') AS gpu)
+                FROM jsonb_array_elements_text(known.detail -> 'repartition') AS gpu,
+                     (SELECT coalesce(min(received_at), (SELECT moment())) AS at  -- of the report before this one
+                      FROM node_state WHERE node_state.node = known.node) AS last)
                 ELSE known.requested_at END,
             noted = known.noted AND known.detail -> 'gpus' IS NOT DISTINCT FROM excluded.detail -> 'gpus'
         WHERE known.detail IS DISTINCT FROM excluded.detail

@@ -98,6 +98,21 @@ def test_a_request_is_remembered_for_an_hour_by_any_planner_that_leads(database_
         assert "watts_released" in reasons(simulation, "node-0")
 
 
+def test_a_node_that_goes_away_while_it_asks_is_due_no_more_answers_once_it_is_back(database_url: str) -> None:
+    world = small(gpus=4, rates=(60.0, 50.0), cycleSeconds=CYCLE_SECONDS)
+    with open_simulation(database_url, world) as simulation:
+        simulation.advance(SETTLED_SECONDS, TICK_SECONDS)
+        simulation.fleet.nodes["node-0"].repartition = (1,)
+        simulation.advance(SETTLED_SECONDS, CYCLE_SECONDS)
+        simulation.post.silence(["node-0"])
+        simulation.advance(HALF_AN_HOUR_SECONDS, CYCLE_SECONDS)
+        assert requests(simulation, "node-0") == ((1, 1),)
+        simulation.fleet.nodes["node-0"].repartition = ()
+        simulation.post.silence(["node-0"], "as usual")
+        simulation.advance(ANSWERED_SECONDS, TICK_SECONDS)
+        assert requests(simulation, "node-0") == ((1, 1),)
+
+
 def test_nodes_that_draw_more_than_their_profiles_say_ask_and_keep_their_slos_again(
     database_url: str, tmp_path: Path
 ) -> None:

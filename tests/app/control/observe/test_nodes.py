@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.control.domain.snapshot import NodeStatus
-from app.control.observe.nodes import Patience, node_statuses, reclaim_times
+from app.control.formulate.reserved_watts import RESERVED_SHARE
+from app.control.observe.nodes import MOST_ANSWERS, Patience, node_statuses, reclaim_times
 from app.store.fleet.cordons import ALL_GPUS, RECLAIM, Cordon
 from app.store.fleet.planner_reads import ObservedNode, PartitionRequest
 
@@ -23,13 +24,14 @@ def status(silent_seconds: float, *cordons: Cordon) -> NodeStatus:
 
 
 def requested(
-    now: list[int], past: dict[int, tuple[float, float]], since_minutes: float
+    now: list[int], past: dict[int, tuple[float, float]], since_minutes: float, silent_minutes: float = 0.0
 ) -> tuple[tuple[int, int], ...]:
     """Returns the requests of a node that asks now for as long; past ones have the minutes since, and the seconds."""
+    heard = NOW - timedelta(minutes=silent_minutes)
     known = {
         gpu: PartitionRequest(NOW - timedelta(minutes=minutes), seconds) for gpu, (minutes, seconds) in past.items()
     }
-    row = ObservedNode("n1", GPUS, NOW, 1, None, now, known, NOW - timedelta(minutes=since_minutes))
+    row = ObservedNode("n1", GPUS, heard, 1, None, now, known, NOW - timedelta(minutes=since_minutes))
     return node_statuses([row], {"n1": 0.0}, (), Patience(LOST_AFTER_SECONDS, {}, NOW))["n1"].partition_requests
 
 
@@ -42,6 +44,21 @@ def test_a_node_that_keeps_asking_is_due_another_answer_every_five_minutes() -> 
     assert [requested([1], {}, minutes) for minutes in (4.9, 5.0, 11.0)] == [((1, 1),), ((1, 2),), ((1, 3),)]
     assert requested([1], {1: (20, 290.0)}, 1) == ((1, 2),)  # with a pause
     assert requested([1], {1: (61, 290.0)}, 1) == ((1, 1),)  # after a longer one it begins anew
+
+
+def test_a_silent_node_does_not_ask_and_its_request_ends_an_hour_after_its_last_report() -> None:
+    assert requested([1], {}, 34, silent_minutes=30) == ((1, 1),)
+    assert requested([1], {}, 64, silent_minutes=60) == ()
+
+
+def test_a_request_that_never_ends_leaves_a_tenth_of_the_watts() -> None:
+    assert requested([1], {}, 60_000) == requested([1], {}, 110) == ((1, MOST_ANSWERS),)
+    left_share = (1 - RESERVED_SHARE) ** MOST_ANSWERS
+    assert left_share == pytest.approx(0.1, abs=0.002)
+
+
+def test_a_clock_that_was_set_back_gives_no_gpu_more_watts() -> None:
+    assert requested([1], {}, -30) == ((1, 1),)
 
 
 def notice(seconds: float) -> Cordon:
