@@ -34,8 +34,9 @@ def problem() -> Problem:
     return build_problem(load([EXAMPLE]))
 
 
-def test_the_tests_that_are_named_are_there() -> None:
-    named = set(re.findall(r"`(test_\w+)`", TEXT))
+@pytest.mark.parametrize("page", ["mathematics.md", "papers.md"])
+def test_the_tests_that_are_named_are_there(page: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / page).read_text()))
     paths = (path for room in ("tests", "lab/tests") for path in (ROOT / room).rglob("test_*.py"))
     there = {name for path in paths for name in re.findall(r"def (test_\w+)", path.read_text())}
     assert named
