@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.control.domain.desired import Desired, FleetStatus
+from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.rollout.changes import InstanceChange, components
 from app.control.rollout.keeping import keep_instances, keep_owners
@@ -71,7 +71,7 @@ def _find_blocked_parts(
 ) -> Iterator[Sequence[InstanceChange]]:
     leaving = {id_: gone for id_, gone in scene.leaving.items() if scene.now - gone.since < scene.rules.leaving_seconds}
     state = RolloutState((), scene.pending, leaving, scene.canaries)
-    moving = [*made, *list_under_way(scene.assigned, state, _rising(scene.observed))]
+    moving = [*made, *list_under_way(scene.assigned, state, _rising(scene))]
     busy = {id(change) for change in moving}
     on_trial = {change.instance for change in waiting if change.reason == Reason.CANARY_FIRST}
     for part in components([*scene.todo.values(), *moving]):
@@ -81,12 +81,17 @@ def _find_blocked_parts(
             yield part
 
 
-def _rising(observed: FleetStatus) -> set[str]:
-    """Returns the instances that are about to serve, even though no step of the rollout waits for them."""
+def _rising(scene: Scene) -> set[str]:
+    """Returns the instances that are about to serve, even though no step of the rollout waits for them.
+
+    A job that runs is none: no gateway ever routes requests to it.
+    """
+    lines = [line for wanted in scene.assigned.values() for line in wanted.instances]
+    statuses = [(line, scene.observed.instances.get(line.id)) for line in lines]
     return {
-        id_
-        for id_, status in observed.instances.items()
-        if status.rising or (status.stage == "ready" and not status.routed)
+        line.id
+        for line, status in statuses
+        if status and (status.rising or (line.service and status.stage == "ready" and not status.routed))
     }
 
 

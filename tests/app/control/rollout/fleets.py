@@ -58,12 +58,12 @@ def advance(
 
 
 def all_serve(assigned: Desired, **more: object) -> FleetStatus:
-    """Returns the status of a fleet in which every assigned instance serves."""
+    """Returns the status of a fleet in which every assigned instance serves, and every job runs."""
     return FleetStatus(
         {
-            instance.id: InstanceStatus("ready", True, sm_percent=instance.sm_percent, memory_gib=instance.memory_gib)
+            line.id: InstanceStatus("ready", not line.job, sm_percent=line.sm_percent, memory_gib=line.memory_gib)
             for wanted in assigned.values()
-            for instance in wanted.instances
+            for line in wanted.instances
         },
         **more,  # type: ignore
     )

@@ -79,7 +79,7 @@ class Node:
             mine = [other for other in self.copies if other.instance.id == copy.instance.id]
             is_rising = any(other.stage == "starting" for other in mine)
             self.statuses[copy.instance.id] = InstanceStatus(
-                copy.stage, copy.stage == "ready", sm_percent=copy.instance.sm_percent,
+                copy.stage, copy.stage == "ready" and not copy.instance.job, sm_percent=copy.instance.sm_percent,
                 memory_gib=copy.instance.memory_gib, copies=len(mine),
                 rising="starting" if is_rising else "",
             )  # fmt: skip

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.control.domain.desired import Desired
 from app.control.rollout import Advance, RolloutState, begin
 from app.control.rollout.blocked import free
-from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, drawn, rules, served
+from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet
 from tests.app.control.rollout.referee import placed_instances
 from tests.support.soak import scaled
@@ -100,6 +100,18 @@ def test_changes_that_wait_for_each_other_are_named_and_left_out_while_others_go
     assert placed_instances(step.target) == placed_instances({**OLD, **ELSEWHERE})
     assert (step.state.freed, step.state.waited_seconds) == (("shop/a", "shop/b"), 20.0)
     assert look(step.target, step, 25).done
+
+
+def test_jobs_that_would_change_places_run_on_where_they_are_and_hold_up_no_plan() -> None:
+    """Each runs until its new place is free, and neither is about to serve, though no gateway routes to it."""
+    assigned = {"n1": a_node(a_job("i1", "one", 0, sm=60), a_job("i2", "two", 1, sm=60))}
+    target = {"n1": a_node(a_job("j1", "one", 1, sm=60), a_job("j2", "two", 0, sm=60))}
+    step = advance(target, assigned, all_serve(assigned), RolloutState(), rules(), START)
+    for seconds in range(5, 25, 5):
+        assert not step.freed
+        step = look(target, step, seconds)
+    assert step.freed.startswith("4 changes wait and nothing is under way; they are left out until another plan: ")
+    assert step.target is not None and look(step.target, step, 25).done
 
 
 def test_a_single_change_waits_in_the_singular() -> None:
