@@ -86,6 +86,7 @@ def counted(margin: Margin, rules: MarginRules, hours: int, load: Callable[[Marg
     return sum(margin.missed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("risk", [0.05, 0.2])
 def test_a_load_that_is_always_above_its_plan_misses_no_more_hours_than_the_theorem_says(risk: float) -> None:
     rules, draw = MarginRules(risk), random.Random(1)
@@ -161,6 +162,7 @@ def test_a_rise_beyond_what_a_margin_may_cover_raises_none_and_neither_does_what
         assert margin.share == 0.0
 
 
+@pytest.mark.slow
 def test_a_smaller_risk_gives_no_smaller_margin() -> None:
     def given_margin(risk: float) -> float:
         margin, draw = Margin(), random.Random(3)
