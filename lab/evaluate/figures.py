@@ -24,7 +24,7 @@ def figure_of_runs(
     """Returns a figure of an experiment's runs, computed for each seed of the runs of all planners."""
     by_seed = runs_by_seed(results, experiment)
     best = fmean(map(best_possible, by_seed)) if best_possible and by_seed else None
-    return MeasuredFigure([_with_prices(found, values(found)) for found in by_seed], best)
+    return MeasuredFigure([_add_prices(found, values(found)) for found in by_seed], best)
 
 
 def figure_of_each_run(
@@ -51,7 +51,7 @@ def read_offered(found: RunsByPlanner) -> float:
     return max(run.mean("asked_per_second") for run in found.values())
 
 
-def _with_prices(found: RunsByPlanner, values: ValuesByPlanner) -> dict[str, PlannerValue]:
+def _add_prices(found: RunsByPlanner, values: ValuesByPlanner) -> dict[str, PlannerValue]:
     return {
         name: PlannerValue(value, found[name].mean("held_per_hour"), 1 - found[name].violations_percent / 100)
         for name, value in values.items()

@@ -31,7 +31,7 @@ def hetsev_figures(results: Sequence[EvaluationResult]) -> dict[str, MeasuredFig
             results,
             "saturated",
             lambda found: _window_means(found, "within_per_second"),
-            lambda found: _offered_in_window(found, "within_per_second"),
+            lambda found: _count_offered(found, "within_per_second"),
         ),
     }
 
@@ -76,7 +76,7 @@ def _window_means(found: RunsByPlanner, name: str, *, is_more_better: bool = Tru
     return {planner: _mean(run, name, window) for planner, run in found.items()}
 
 
-def _offered_in_window(found: RunsByPlanner, name: str) -> float:
+def _count_offered(found: RunsByPlanner, name: str) -> float:
     return _mean(found[HPA], "asked_per_second", _find_window(found, name))
 
 

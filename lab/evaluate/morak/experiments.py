@@ -115,14 +115,14 @@ def measure_morak(run: MorakRun) -> MorakResult:
 def saturated_problem(network: str, limit_ms: float) -> Problem:
     """Returns the testbed with one network, its limit as its SLO, and a rate that no plan can serve."""
     problem = _problem_of(network, limit_ms, {})
-    return _at_rate(problem, OFFERED_TIMES * len(problem.nodes["server-1"].gpus) * whole_gpu_rate(problem))
+    return _set_rate(problem, OFFERED_TIMES * len(problem.nodes["server-1"].gpus) * whole_gpu_rate(problem))
 
 
 def saving_problem(network: str, limit_ms: float, seed: int) -> Problem:
     """Returns the testbed with the objective energy, at the rate that the baseline of the least energy serves."""
     runs = [MorakRun(network, limit_ms, planner, seed) for planner in METHODS]
     thriftiest = min(map(measure_morak, runs), key=lambda found: found.joules_per_request)
-    return _at_rate(_problem_of(network, limit_ms, {"objective": "energy"}), thriftiest.requests_per_second)
+    return _set_rate(_problem_of(network, limit_ms, {"objective": "energy"}), thriftiest.requests_per_second)
 
 
 def _problem_of(network: str, limit_ms: float, policy: Mapping[str, JSON]) -> Problem:
@@ -131,7 +131,7 @@ def _problem_of(network: str, limit_ms: float, policy: Mapping[str, JSON]) -> Pr
     return replace(problem, services={name: replace(problem.services[name], slo_ms=limit_ms)})
 
 
-def _at_rate(problem: Problem, rate_per_second: float) -> Problem:
+def _set_rate(problem: Problem, rate_per_second: float) -> Problem:
     return problem.with_rates(dict.fromkeys(problem.services, rate_per_second))
 
 

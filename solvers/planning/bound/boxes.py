@@ -13,7 +13,7 @@ ENDS, CORNERS = 2, 4  # of an interval, and of a box; the lowest and the highest
 
 
 @njit(C16(C16, C16), inner=True)
-def at_least(pressure: complex, other: complex) -> complex:
+def take_larger(pressure: complex, other: complex) -> complex:
     """Returns the larger of two pressures, part by part."""
     return complex(max(pressure.real, other.real), max(pressure.imag, other.imag))
 

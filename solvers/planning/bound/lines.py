@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load, needed_ratio
-from solvers.planning.bound.boxes import at_least, felt_from
+from solvers.planning.bound.boxes import felt_from, take_larger
 from solvers.planning.bound.step_lines import H2, earned_ends, spare_ends
 from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.fleet.kernels import C1, C2, C16, is_within, slow_by
@@ -72,7 +72,7 @@ def line(
     feels, judged = w.sensitivity[profile], w.margin
     if clock != 1.0:
         judged *= clock ** w.clock_exponent[profile]
-    anchor = at_least(lo, own)  # the total is no less with the offer there
+    anchor = take_larger(lo, own)  # the total is no less with the offer there
     slow = 1.0 + slow_by(feels, anchor - own)
     here = rate_at(w, full_ratio, service, profile, x, slow * judged)
     if here <= 0.0:
@@ -112,7 +112,7 @@ def spare_line(w: TableArrays, need: Floats, offer: int, x: int, lo: complex, hi
     own, cap = w.pressure[profile, x], need[service]
     if not is_within(own, hi, 0.0) or cap <= 0.0:
         return
-    feels, anchor = w.sensitivity[profile], at_least(lo, own)
+    feels, anchor = w.sensitivity[profile], take_larger(lo, own)
     slow = 1.0 + slow_by(feels, anchor - own)
     here = spare_at(w, service, profile, x, slow)
     top, slope, across = min(here, cap), 0.0, felt_from(feels, anchor, hi)

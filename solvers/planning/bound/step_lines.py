@@ -8,7 +8,7 @@ from typing import Any
 import numba
 
 from solvers.compiled import njit
-from solvers.planning.bound.boxes import at_least, felt_from
+from solvers.planning.bound.boxes import felt_from, take_larger
 from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.fleet.kernels import C16
 from solvers.planning.search.arrays import F1, F8, I1, I8
@@ -69,7 +69,7 @@ def earned_ends(
     ends[0], ends[1] = net * rate_lo, net * rate_hi
     if rate_hi <= 0.0 or steps.start[service] == steps.start[service + 1]:  # it cannot be there, or has no steps
         return
-    least, most = felt_from(feels, lo, at_least(lo, own)), felt_from(feels, lo, hi)
+    least, most = felt_from(feels, lo, take_larger(lo, own)), felt_from(feels, lo, hi)
     for place in range(steps.start[service], steps.start[service + 1]):
         step_line(steps.length[place], steps.rise[place], least, most, rate_lo, rate_hi, line)
         ends[0] += steps.price[place] * line[0]

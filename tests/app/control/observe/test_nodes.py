@@ -43,7 +43,7 @@ def test_a_nodes_request_for_another_partition_counts_for_an_hour() -> None:
 def test_a_node_that_keeps_asking_is_due_another_answer_every_five_minutes() -> None:
     assert [requested([1], {}, minutes) for minutes in (4.9, 5.0, 11.0)] == [((1, 1),), ((1, 2),), ((1, 3),)]
     assert requested([1], {1: (20, 290.0)}, 1) == ((1, 2),)  # with a pause
-    assert requested([1], {1: (61, 290.0)}, 1) == ((1, 1),)  # after a longer one it begins anew
+    assert requested([1], {1: (61, 290.0)}, 1) == ((1, 1),)  # after a longer one it begins again
 
 
 def test_a_silent_node_does_not_ask_and_its_request_ends_an_hour_after_its_last_report() -> None:
