@@ -13,6 +13,7 @@ from app.settings import Settings
 from app.store.database.database import Database
 from app.store.database.notices import Notices
 from app.tokens import Authenticator
+from app.world.service_accounts import ReviewToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,5 +28,6 @@ class Context:
     parser: ParserPool
     nodes: NodeTraffic
     sessions: Sessions
+    review_token: ReviewToken | None = None  # asks Kubernetes whose a token is, where agents run as pods
     windows: WindowCache = field(default_factory=WindowCache)
     desk: QuestionProcess = field(default_factory=QuestionProcess)

@@ -38,11 +38,12 @@ from app.store.database.database import Database
 from app.store.database.notices import Notices
 from app.store.database.urls import libpq_url
 from app.tokens import Authenticator
+from app.world.service_accounts import ReviewToken
 
 
-def create_app(settings: Settings) -> Gate:
+def create_app(settings: Settings, review_token: ReviewToken | None = None) -> Gate:
     """Returns the server's application: the API behind its gate."""
-    app = assemble(settings)
+    app = assemble(settings, review_token)
     context: Context = app.state.context
     authenticator = context.authenticator
     return Gate(
@@ -55,7 +56,7 @@ def create_app(settings: Settings) -> Gate:
     )
 
 
-def assemble(settings: Settings) -> FastAPI:
+def assemble(settings: Settings, review_token: ReviewToken | None = None) -> FastAPI:
     """Assembles the API over the database that the settings name."""
     database = _database(settings, settings.pool_size, writers=max(1, settings.pool_size * 6 // 10))
     reserved = _database(settings, settings.reserved_pool_size)
@@ -71,6 +72,7 @@ def assemble(settings: Settings) -> FastAPI:
         sessions=Sessions(database, authenticator, sign_in_buckets(settings.sign_ins_per_hour)),
         parser=ParserPool(seconds=settings.parse_seconds, memory_mb=settings.parse_memory_mb),
         nodes=NodeTraffic(settings, reserved, notices, authenticator),
+        review_token=review_token,
     )
 
     @asynccontextmanager

@@ -15,6 +15,7 @@ PREFIX = "GPUWRIGHT_"
 UNPREFIXED = {"database_url", "database_listen_url"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SHORTEST_AUDIT_DAYS = 90
+ACCOUNT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 MAY_BE_ZERO = {"planner_metrics_port", "port", "scaler_metrics_port", "slow_query_ms"}
 
 
@@ -47,6 +48,7 @@ class Settings:
     idempotency_hours: float = 24.0  # how long the answer to an Idempotency-Key is kept
     telemetry_retention_days: int = 14  # how long the minutes of GPUs and instances are kept
     node_token_days: float = 30.0  # how long a node's token is valid; its agent renews it at half of that
+    kubernetes_agents: str = ""  # NAMESPACE/ACCOUNT whose pods join as the nodes that they run on; empty: none may
     lease_seconds: float = 10.0  # how long a silent leader keeps the lease
     solve_seconds: float = 10.0  # time for the search of a full plan
     solver_cores: int = 1  # cores that the solver's process may use
@@ -54,7 +56,7 @@ class Settings:
     planner_metrics_host: str = "127.0.0.1"  # the address of the planner's /metrics, which needs no token
     prometheus_url: str = ""  # where a scaler reads the load of workloads
     prometheus_token_file: Path | None = None  # a bearer token for it
-    kube_context: str = ""  # a scaler's cluster in the kubeconfig; empty: the current one, else the pod's own
+    kube_context: str = ""  # which cluster in the kubeconfig; empty: the current one, else the pod's own
     scale_seconds: float = 30.0  # between two looks of a scaler at the cluster and its load
     scale_step_seconds: float = 120.0  # between two writes to one workload: somebody may see the first
     scale_days: float = 7.0  # of load from which a scaler takes the rates that replicas have shown
@@ -87,6 +89,10 @@ class Settings:
             )
         self.proxies()
         self.copies()
+        if self.kubernetes_agents and not ACCOUNT.fullmatch(self.kubernetes_agents):
+            raise SettingsError(
+                f"kubernetes_agents {self.kubernetes_agents!r} must be NAMESPACE/ACCOUNT, such as gpuwright-nodes/agent"
+            )
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
         for name in (field.name for field in fields(self) if field.type in ("int", "float")):

@@ -89,9 +89,10 @@ def listen(settings: Settings, on_ready: Callable[[RunningServer], None] | None 
     from app.http.server import StartupFailed, serve
     from app.main import create_app
     from app.settings import SettingsError
+    from cli.reviewing import choose_review
 
     try:
-        serve(create_app(settings), settings, on_ready=on_ready)
+        serve(create_app(settings, choose_review(settings)), settings, on_ready=on_ready)
     except (SettingsError, StartupFailed) as error:
         raise Failed(str(error)) from error
 

@@ -17,6 +17,7 @@ from agents.contract.reports import Answer, Inventory
 from agents.control.assignments import AssignmentVerdict, find_contradiction, judge_assignment, next_incarnation
 from agents.control.composing import ReportHeading, compose_report, log_dropped
 from agents.control.contact import Contact
+from agents.control.join import join_again
 from agents.control.printing import Printing
 from agents.control.profiler import Profiler
 from agents.control.rotation import is_due, rotate
@@ -70,6 +71,7 @@ class Agent:
         self._contact = Contact(clock)
         self._trouble = ""
         self._lock = threading.Lock()
+        self._renewing = threading.Lock()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         if self._memory.assignment is not None:
@@ -247,7 +249,7 @@ class Agent:
             if not isinstance(error, LinkError | msgspec.DecodeError | OSError):
                 log.error("%s: an answer could not be processed", what, exc_info=error)
                 link.close()
-            if getattr(error, "status", 0) == 401 and self._take_up_new_credential():
+            if getattr(error, "status", 0) == 401 and self._renew_credential(used):
                 continue
             self._trouble = f"{what}: {error}"
             level = logging.ERROR if getattr(error, "status", 0) in (401, 403) else logging.WARNING
@@ -267,6 +269,24 @@ class Agent:
                 self._node.set_contact(False)
             return error
         return None
+
+    def _renew_credential(self, refused: Credential) -> bool:
+        """Returns whether there is another credential than the refused one; one thread of several gets it."""
+        with self._renewing:
+            return self._credential is not refused or self._take_up_new_credential() or self._join_again()
+
+    def _join_again(self) -> bool:
+        """Joins with the token of this pod, if the agent is one; returns whether that has succeeded."""
+        if self._credential.pod is None:
+            return False
+        try:
+            self._credential, self._sent_inventory = join_again(self._folder, self._credential), None
+        except (LinkError, OSError, ValueError) as error:
+            log.warning("the node could not join again: %s", error)
+            return False
+        self._node.ledger.news.set()
+        log.info("the node's token was refused, and this node has joined again")
+        return True
 
     def _take_up_new_credential(self) -> bool:
         """Takes up a new credential if the node has joined again meanwhile; returns whether it has."""

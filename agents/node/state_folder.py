@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,13 @@ class NextToken(msgspec.Struct, rename="camel"):
     expires_at: datetime | None = None
 
 
+class PodJoin(msgspec.Struct, rename="camel"):
+    """How a node joins whose agent is a pod: by a token that Kubernetes renews in a file, as often as it has to."""
+
+    token_file: str
+    spec: dict[str, Any]
+
+
 class Credential(msgspec.Struct, rename="camel"):
     """The node's name, its control plane and its token."""
 
@@ -44,6 +51,7 @@ class Credential(msgspec.Struct, rename="camel"):
     issued_at: datetime | None = None
     expires_at: datetime | None = None
     next: NextToken | None = None  # received and not used yet; until then both are kept
+    pod: PodJoin | None = None  # None if it joined with a one-time token
 
 
 class AgentMemory(msgspec.Struct, rename="camel"):

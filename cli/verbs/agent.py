@@ -24,7 +24,9 @@ Examples:
   gpuwright agent drain --gpu 2                 bring everything on GPU 2 to an orderly end; --undo uses it again
 
 The one-time token is read from --token-file, GPUWRIGHT_JOIN_TOKEN or the standard input: an argument could be
-visible to everybody on this machine.
+visible to everybody on this machine. A pod that runs as the account of the server's GPUWRIGHT_KUBERNETES_AGENTS needs
+none: --service-account-token names the file of its projected token. A node that joined so keeps its credential when
+its pod starts again, and joins again if the server refuses it.
 """
 
 
@@ -35,7 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     join.add_argument("--server", metavar="URL", required=True)
     join.add_argument("--ca-file", metavar="FILE", default="", help="certificates to trust, PEM")
     join.add_argument("--node", metavar="NAME", required=True, help="name of this node")
-    join.add_argument("--token-file", metavar="FILE", type=Path, help="default: standard input")
+    tokens = join.add_mutually_exclusive_group()
+    tokens.add_argument("--token-file", metavar="FILE", type=Path, help="default: standard input")
+    tokens.add_argument(
+        "--service-account-token",
+        metavar="FILE",
+        type=Path,
+        help="in a pod of Kubernetes, in place of a one-time token: that of its service account, for us as audience",
+    )
     join.add_argument("--gpu-type", metavar="NAME", required=True, help="GpuType of its GPUs")
     join.add_argument("--gpus", metavar="N", type=whole(1), required=True, help="how many GPUs")
     join.add_argument(
@@ -121,8 +130,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _join(args: argparse.Namespace) -> int:
-    from agents.control.join import join
-    from agents.node.state_folder import StateFolder
+    from agents.control.join import join, join_as_pod
+    from agents.node.state_folder import PodJoin, StateFolder
     from agents.talk.link import LinkError
 
     spec = {
@@ -131,8 +140,12 @@ def _join(args: argparse.Namespace) -> int:
         "cpuCores": args.cpu_cores,
         "memoryGib": args.memory_gib,
     }
+    folder, file = StateFolder(args.state_dir), args.service_account_token
     try:
-        joined = join(StateFolder(args.state_dir), args.server, _read_token(args), args.node, spec, args.ca_file)
+        if file:
+            joined = join_as_pod(folder, args.server, args.node, PodJoin(str(file.absolute()), spec), args.ca_file)
+        else:
+            joined = join(folder, args.server, _read_token(args), args.node, spec, args.ca_file)
     except LinkError as error:
         raise Failed(str(error), exits.REFUSED if error.status else exits.UNREACHABLE) from error
     except (OSError, ValueError) as error:

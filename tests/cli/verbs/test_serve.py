@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,17 @@ def test_beyond_loopback_without_tls_is_refused(database_url: str) -> None:
     ran = serve("--host", "0.0.0.0", DATABASE_URL=database_url)
     assert ran.returncode == 2
     assert "TLS" in last_line(ran)
+
+
+@pytest.mark.slow
+def test_agents_of_a_cluster_need_one_and_an_account(database_url: str, tmp_path: Path) -> None:
+    given = {"DATABASE_URL": database_url, "KUBECONFIG": str(tmp_path / "none")}
+    ran = serve(**given, GPUWRIGHT_KUBERNETES_AGENTS="nodes/agent")
+    assert ran.returncode == 3
+    assert "GPUWRIGHT_KUBERNETES_AGENTS is set, but there is no kubeconfig" in last_line(ran)
+    ran = serve(**given, GPUWRIGHT_KUBERNETES_AGENTS="agent")
+    assert ran.returncode == 2
+    assert "must be NAMESPACE/ACCOUNT" in last_line(ran)
 
 
 @pytest.mark.parametrize("port", ["70000", "-1", "http"])

@@ -1,0 +1,60 @@
+"""Agents that run as pods: whose token joins as which node, by what Kubernetes says of the token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from app.manifests.faults import escape
+
+AUDIENCE = "gpuwright"  # so that no other service's token joins, and ours opens nothing in the cluster
+FORM = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)  # of a JSON Web Token
+BOUND = "authentication.kubernetes.io/"
+
+Review = Mapping[str, object]
+ReviewToken = Callable[[str, str], Review]  # of a token for an audience: the status of a TokenReview
+
+
+class ReviewFailed(Exception):
+    """Nothing is known about the token: Kubernetes did not answer; the message says why."""
+
+
+def find_refusal(review: Review, account: str, node: str) -> tuple[str, str]:
+    """Returns why a reviewed token does not admit this node, as slug and detail; two empty texts where it does."""
+    if review.get("authenticated") is not True:
+        reason = escape(str(review.get("error") or "it is unknown or has expired"))
+        return "unauthorized", f"Kubernetes does not accept this token for the audience {AUDIENCE}: {reason}"
+    if AUDIENCE not in _list(review.get("audiences")):
+        return "unauthorized", f"Kubernetes does not say that this token is meant for the audience {AUDIENCE}"
+    wanted = "system:serviceaccount:" + account.replace("/", ":")
+    if _user(review).get("username") != wanted:
+        return "forbidden", f"this token is of {name_holder(review)}; agents are {wanted}"
+    bound = _read_bound(review, "node-name")
+    if not bound:
+        needs = "mount it into the agent's pod as a projected volume, in Kubernetes 1.30 or newer"
+        return "forbidden", f"this token is bound to no pod on a node: {needs}"
+    if bound != node:
+        return "forbidden", f"this token is of a pod on node {escape(bound)}, not on {node}"
+    return "", ""
+
+
+def name_holder(review: Review) -> str:
+    """Returns the account that a reviewed token is of, with its pod."""
+    pod = _read_bound(review, "pod-name")
+    return escape(str(_user(review).get("username"))) + (f"/{pod}" if pod else "")
+
+
+def _read_bound(review: Review, what: str) -> str:
+    """Returns the name of the object to which the token is bound; empty if there is none."""
+    extra = _user(review).get("extra")
+    found = _list(extra.get(BOUND + what)) if isinstance(extra, Mapping) else ()
+    return str(found[0]) if len(found) == 1 else ""
+
+
+def _user(review: Review) -> Mapping[str, object]:
+    user = review.get("user")
+    return user if isinstance(user, Mapping) else {}
+
+
+def _list(found: object) -> Sequence[object]:
+    return found if isinstance(found, list) else ()

@@ -1,0 +1,42 @@
+"""Asks an API server whose a token is, by a TokenReview: only it can tell, and it asks no one else."""
+
+from __future__ import annotations
+
+import httpx2
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.core.exceptions import ConfigError
+
+from clusters.addresses import show_message, show_origin
+from clusters.kubeconfigs import ClusterUnreachable, connect
+from clusters.objects import KubeObject, read_mapping, read_text
+from clusters.plugin_tokens import TokenFailed
+
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ANSWER_SECONDS = 5.0  # the agent waits for ten
+
+
+def review_token(config: SingleConfig, token: str, audience: str) -> KubeObject:
+    """Returns the status of a review of the token, which should be meant for the audience."""
+    kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+    server = show_origin(config.cluster.server)
+    try:
+        with connect(config) as client:
+            client.timeout = httpx2.Timeout(ANSWER_SECONDS)
+            response = client.post(REVIEWS, json={**kind, "spec": {"token": token, "audiences": [audience]}})
+    except TokenFailed as failed:
+        raise ClusterUnreachable(f"this server has no token for {server}: {failed.reason}") from None
+    except httpx2.LocalProtocolError:  # its text repeats the token
+        raise ClusterUnreachable(f"no header can carry this server's token for {server}") from None
+    except httpx2.HTTPError as error:
+        raise ClusterUnreachable(f"{server} did not answer: {type(error).__name__}") from None
+    except (ConfigError, OSError, ValueError):
+        raise ClusterUnreachable(f"the file with this server's token for {server} cannot be read") from None
+    try:
+        answer = read_mapping({"answer": response.json()}, "answer")
+    except (ValueError, RecursionError):
+        answer = {}
+    if response.status_code == 201 and read_text(answer, "kind") == "TokenReview":
+        return read_mapping(answer, "status")
+    reason = show_message(read_text(answer, "message") or response.reason_phrase)
+    remedy = "; this server's account needs the right to create tokenreviews" if response.status_code == 403 else ""
+    raise ClusterUnreachable(f"{server} answered {response.status_code} {reason}{remedy}")
