@@ -51,6 +51,7 @@ KUBERNETES = Programs(
         "helm": "helm.sh/helm/v4/cmd/helm",
         "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
         "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     },
     (
         "k8s.io/component-base/version.gitVersion={version}",

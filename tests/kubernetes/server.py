@@ -1,4 +1,4 @@
-"""A real API server of Kubernetes over a real etcd, on loopback, with RBAC and an audit log; no kubelet runs."""
+"""A real API server of Kubernetes over a real etcd, on loopback, with RBAC and an audit log."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ AUDITED = {
         {"level": "Metadata"},
     ],
 }
-# Of the controllers of Kubernetes, those whose work needs no kubelet.
+# Of the controllers of Kubernetes, those whose work needs no cloud and no heartbeats of nodes.
 CONTROLLERS = (
-    "deployment-controller", "replicaset-controller", "statefulset-controller", "disruption-controller",
+    "deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller",
+    "disruption-controller", "taint-eviction-controller",
     "garbage-collector-controller", "namespace-controller", "serviceaccount-controller",
     "horizontal-pod-autoscaler-controller", "resourcequota-controller", "job-controller",
 )  # fmt: skip
@@ -58,27 +59,27 @@ class ApiServer:
         self.url = f"https://127.0.0.1:{free_port()}"
         self.audit = Audit(folder / "audit.log")
         self.admin = folder / "admin.kubeconfig"
-        self._files = make_certificate(folder)
+        self.files = make_certificate(folder)
         self._token = secrets.token_urlsafe()
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._controls = False
+        self._started: set[str] = set()
 
     def start(self) -> None:
         self._start_etcd()
         self._start_server()
-        write_kubeconfig(self.admin, self.url, self._files.certificate.read_text(), self._token)
+        write_kubeconfig(self.admin, self.url, self.files.certificate.read_text(), self._token)
         until(self._is_ready, lambda: f"the API server is not ready: {self.log.read_text()[-3000:]}")
 
     def start_controllers(self) -> None:
-        """Starts what makes the pods of deployments and counts those of budgets: once, however often it is asked."""
-        if self._controls:
-            return
-        self._controls = True
-        self._launch(
-            need_kubernetes("kube-controller-manager"), f"--kubeconfig={self.admin}", "--leader-elect=false",
-            "--secure-port=0", f"--service-account-private-key-file={self._files.key}",
+        """Starts what makes the pods of deployments and counts those of budgets."""
+        self._start_once(
+            "kube-controller-manager", f"--service-account-private-key-file={self.files.key}",
             f"--controllers={','.join(CONTROLLERS)}", "--horizontal-pod-autoscaler-sync-period=1s",
         )  # fmt: skip
+
+    def start_scheduler(self) -> None:
+        """Starts what gives pods their nodes."""
+        self._start_once("kube-scheduler")
 
     def forget_history(self) -> None:
         """Forgets all versions but the last, as a cluster does every five minutes: who asks for an old one gets 410."""
@@ -111,20 +112,30 @@ class ApiServer:
             need_kubernetes("kube-apiserver"), f"--etcd-servers={self._etcd}",
             "--bind-address=127.0.0.1", f"--secure-port={port}", "--advertise-address=127.0.0.1",
             "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged",
-            f"--tls-cert-file={self._files.certificate}", f"--tls-private-key-file={self._files.key}",
+            f"--tls-cert-file={self.files.certificate}", f"--tls-private-key-file={self.files.key}",
             f"--cert-dir={self.folder / 'certificates'}", f"--token-auth-file={tokens}", "--authorization-mode=RBAC",
             # No kubelet renews what this would mount into pods, and without controllers there is no account to mount.
             "--disable-admission-plugins=ServiceAccount",
             # So servers that it aggregates know who asks them through it.
-            f"--proxy-client-cert-file={self._files.certificate}", f"--proxy-client-key-file={self._files.key}",
-            f"--requestheader-client-ca-file={self._files.certificate}",
+            f"--proxy-client-cert-file={self.files.certificate}", f"--proxy-client-key-file={self.files.key}",
+            f"--requestheader-client-ca-file={self.files.certificate}",
             "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
             "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={self._files.key}", f"--service-account-signing-key-file={self._files.key}",
+            f"--service-account-key-file={self.files.key}", f"--service-account-signing-key-file={self.files.key}",
+            # So it may ask kubelets for logs.
+            f"--kubelet-client-certificate={self.files.certificate}", f"--kubelet-client-key={self.files.key}",
+            f"--kubelet-certificate-authority={self.files.certificate}",
             f"--audit-policy-file={policy}", f"--audit-log-path={self.audit.path}", "--audit-log-mode=blocking",
             # These come from etcd itself, so that what it forgets is gone.
             "--watch-cache-sizes=pods#0,configmaps#0", "--profiling=false",
         )  # fmt: skip
+
+    def _start_once(self, name: str, *words: str) -> None:
+        """Starts a program that acts as the administrator, unless it was started before."""
+        if name not in self._started:
+            self._started.add(name)
+            program = need_kubernetes(name)
+            self._launch(program, f"--kubeconfig={self.admin}", "--leader-elect=false", "--secure-port=0", *words)
 
     def _ask_etcd(self, path: str, asked: dict[str, object]) -> Any:
         address = f"{self._etcd}/v3/{path}"
@@ -138,7 +149,7 @@ class ApiServer:
         ended = [process.args for process in self._processes if process.poll() is not None]
         assert not ended, f"{ended} ended: {self.log.read_text()[-3000:]}"
         asked = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {self._token}"})
-        trusted = ssl.create_default_context(cafile=str(self._files.certificate))
+        trusted = ssl.create_default_context(cafile=str(self.files.certificate))
         with suppress(OSError), urllib.request.urlopen(asked, timeout=patience(), context=trusted) as answer:
             return bool(answer.read() == b"ok")
         return False

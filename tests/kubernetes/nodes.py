@@ -1,0 +1,49 @@
+"""A cluster in which pods run: an API server with controllers and a scheduler, and kubelets as a test wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes.cluster import Cluster, Resource
+from tests.kubernetes.kubelet import IMAGE, Kubelet
+from tests.kubernetes.server import ApiServer, running_api_server
+
+
+class RunningCluster(Cluster):
+    """Its nodes are made by tests."""
+
+    def __init__(self, server: ApiServer, folder: Path) -> None:
+        super().__init__(server.admin, folder)
+        self.server = server
+        self._nodes = folder
+
+    @contextmanager
+    def running_node(self, name: str, **changes: Any) -> Iterator[Kubelet]:
+        """Has a node with a kubelet; both are gone in the end, with all that runs there."""
+        kubelet = Kubelet(self.server, name, self._nodes / name, **changes)
+        try:
+            kubelet.start()
+            yield kubelet
+        finally:
+            kubelet.close()
+            self.kubectl("delete", "node", name, "--ignore-not-found", "--wait=false")
+
+
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[RunningCluster]:
+    with running_api_server(folder) as server:
+        server.start_controllers()
+        server.start_scheduler()
+        yield RunningCluster(server, folder)
+
+
+def make_pod(name: str, program: str, node: str = "", **spec: Any) -> Resource:
+    """Returns a pod that runs a line of shell."""
+    container = {"name": "copy", "image": IMAGE, "command": ["/bin/sh", "-c", program], **spec.pop("container", {})}
+    placed = {"nodeName": node} if node else {}
+    metadata = {"name": name, "labels": {"app": name}}
+    given = {"containers": [container], "terminationGracePeriodSeconds": 5, **placed, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": given}
