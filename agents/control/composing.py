@@ -11,9 +11,9 @@ import msgspec
 
 from agents.contract.reports import Answer, GpuMinute, Inventory, Report
 from agents.host import clocks
+from agents.host.deadline import printable
 from agents.node.reporting import ReportBody
 from agents.node.state_folder import AgentMemory
-from agents.talk.deadline import printable
 
 MOST_LOG_LINES = 20  # for one answer
 

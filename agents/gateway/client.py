@@ -14,10 +14,10 @@ import msgspec
 from agents.contract.gateways import TokenTotals
 from agents.contract.paths import build_table, hash_rules
 from agents.gateway.wire import DeclaredRoutes, GatewayRefusal, RoutesInForce, RouteSpec, SidecarCounts
+from agents.host import deadline
 from agents.host.wire import connect
 from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
 from agents.seams.traffic import Counters
-from agents.talk import deadline
 
 TIMEOUT_SECONDS = 10.0
 

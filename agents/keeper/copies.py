@@ -9,6 +9,7 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance
 from agents.runtime import Running
+from agents.talk.copy_client import CopyAddress
 
 
 class Stage(StrEnum):
@@ -56,6 +57,7 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     running: Running | None = None
     born: float = 0.0  # clocks.seconds() at its beginning
     since: float = 0.0  # clocks.seconds() when its stage began
+    called_away_at: float | None = None  # clocks.seconds() when somebody else was first seen to end it
     outside_since: float | None = None  # clocks.seconds() when it was first seen on the device without MPS
     reason: str = ""
     message: str = ""
@@ -70,6 +72,10 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def instance(self) -> str:
         return self.wanted.id
+
+    @property
+    def listens_at(self) -> CopyAddress:
+        return CopyAddress(self.port, self.running.host if self.running else "")
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -93,7 +99,8 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def rising(self) -> bool:
-        return self.stage in UP
+        """Returns whether it is there, or will be, and nobody ends it."""
+        return self.stage in UP and self.called_away_at is None
 
     def at(self, stage: Stage, now: float, reason: str = "", message: str = "") -> NodeCopy:
         """Returns the copy at `stage`; the reason for stopping it is kept to the end."""

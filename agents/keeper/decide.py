@@ -37,6 +37,7 @@ class NodeConstraints:
     contact: bool = True  # the control plane answers
     established: Collection[str] = ()  # instances that have been ready here in their present shape
     swapped: Collection[str] = ()  # jobs whose processes shall wait in host memory
+    called_away: Collection[str] = ()  # copies that others end, and that must not wait for their successors any more
     measuring: Collection[str] = ()  # templates whose servers measure what is free on their GPU while they start
 
 
@@ -220,6 +221,8 @@ def _take_down(
             continue
         if any(gpu in node.recycled for gpu in copy.devices):
             taken_down.append(TakeDown(copy.id, "gpu_recycled"))
+        elif copy.id in node.called_away:
+            taken_down.append(TakeDown(copy.id, "called_away"))
         elif _shall_wait(copy, want, node):
             continue
         elif copy.instance in node.stopped_jobs and copy.rising:

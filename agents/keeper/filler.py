@@ -19,6 +19,7 @@ from agents.templates.reading import Template
 
 NO_TEMPLATE = "no_template"
 LONGEST_ID = 80
+ANYWHERE = "0.0.0.0"  # noqa: S104  in the copy's own network
 LONGEST_SAVE_SECONDS = 3600.0
 
 
@@ -36,8 +37,8 @@ class Filler:
     ) -> None:
         self._templates = templates
         self._allow_list = allow_list or AllowList()
-        self._kind = kind  # of the node's runtime: process or docker
-        self._host = host
+        self._kind = kind  # of the node's runtime: process, docker or pods
+        self._host = ANYWHERE if kind == "pods" else host  # a pod has an address of its own, known once it runs
         self._key = key  # of the node: from it each copy's token is derived, also by the next agent
         self._checkpoints = checkpoints  # the node's folder for the saves of jobs
         self._admitted: dict[str, AssignedInstance] = {}  # the others are judged again: a file may have been mended

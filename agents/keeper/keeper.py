@@ -192,6 +192,7 @@ class Keeper:
         with self._lock:
             assignment, situation = self._assignment, self._situation
         self._note_exits(now)
+        self._note_called_away(now)
         if assignment is not None and situation.gpus:
             decided = self._reconciler.reconcile(assignment, situation, self._contact, now)
             self._held = decided + self._reconciler.held_by_gateway(self._routes.away)
@@ -227,6 +228,17 @@ class Keeper:
                     self._failures.note(copy.wanted, EXITED, f"it exited by itself: {tail}", ready, now)
                     log.warning("%s exited by itself: %s", copy.id, tail)
                 self._ledger.record(copy.at(Stage.ENDING, now, reason))
+
+    def _note_called_away(self, now: float) -> None:
+        """Records which copies somebody else ends, so that a successor starts while they still serve."""
+        called = self._drivers.runtime.list_called_away()
+        for copy in self.copies() if called else ():
+            if copy.id not in called:
+                continue
+            self._steps.withdraw(copy.id, now)
+            if copy.rising:
+                log.warning("%s is ended by others than gpuwright; another copy takes its place", copy.id)
+                self._ledger.record(msgspec.structs.replace(copy, called_away_at=now))
 
     def _units_of(self, copy: NodeCopy) -> float:
         """Returns a job's units as it last reported them: in its file, or by a metric."""

@@ -20,6 +20,8 @@ from agents.keeper.room import excess_sm_percent
 from agents.keeper.steps import Steps
 from agents.seams.device import GpuDevice
 
+SUCCESSOR_PART = 0.5  # of its time to drain, in which a copy that others end waits for its successor
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -123,7 +125,15 @@ class Reconciler:
             established=self._established.keys(),
             swapped=frozenset(want.instance.id for want in waiting),
             measuring=self._filler.measuring,
+            called_away={copy.id for copy in self._ledger.copies() if self._must_leave(copy, now)},
         )
+
+    def _must_leave(self, copy: NodeCopy, now: float) -> bool:
+        """Returns whether a copy that somebody else ends must stop now: what is left of its time it needs to drain."""
+        if copy.called_away_at is None:
+            return False
+        filled = self._filler.filled(copy)
+        return not copy.served or filled is None or now - copy.called_away_at > SUCCESSOR_PART * filled.drain_seconds
 
     def _swap(self, wanted: Sequence[WantedInstance], decision: CopyDecision, now: float) -> None:
         """Records which jobs move to host memory, and which return from there as they are assigned now."""

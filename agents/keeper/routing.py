@@ -29,7 +29,7 @@ def list_routes(
         Route(
             copy.id,
             copy.service,
-            f"{host}:{copy.port}",
+            copy.listens_at.on(host).spell(),
             max(copy.wanted.rate_per_second, 1e-6),
             drained=copy.stage in (Stage.DRAINING, Stage.ENDING),
             paths=paths_of(copy),

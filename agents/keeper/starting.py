@@ -49,8 +49,8 @@ def start_copy(context: StartContext, drivers: NodeDrivers, now: float) -> NodeC
             return None
 
 
-def start_process(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy:
-    """Starts the process, unless an agent that was killed has already started it."""
+def start_process(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
+    """Starts the process, unless an agent that was killed has already started it; None while it does not run yet."""
     copy = context.copy
     try:
         running = next((found for found in drivers.runtime.find() if found.copy == copy.id), None)
@@ -80,6 +80,11 @@ def start_process(context: StartContext, drivers: NodeDrivers, now: float) -> No
         raise CopyFailed("not_started", str(error)) from error
     except OSError as error:
         raise CopyFailed("not_started", f"the folder for its saves cannot be used: {error}") from error
+    if running is None:
+        if now - copy.since > context.filled.start_seconds:
+            message = f"it did not run within {context.filled.start_seconds:g} s: {drivers.runtime.log_tail(copy.id)}"
+            raise CopyFailed("not_started", message)
+        return None
     return msgspec.structs.replace(copy.at(Stage.VERIFYING, now), running=running)
 
 
@@ -109,7 +114,7 @@ def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> No
         return copy.at(Stage.WARMING, now)
     pids = drivers.runtime.pids(copy.running)
     if pids & drivers.mps.clients(copy.gpu):
-        served = drivers.talk.served(copy.port, filled)
+        served = drivers.talk.served(copy.listens_at, filled)
         sm_count, allowed = served.sm_count if served else None, count_allowed_sms(context)
         if sm_count is not None and sm_count > allowed:
             raise CopyFailed(
@@ -124,10 +129,10 @@ def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> No
             raise CopyFailed("not_under_mps", "it opened the device without MPS, so its share is not limited")
     waited = now - copy.since
     # Some servers open the device only with their first request.
-    if filled.warm_up and (filled.health is None or drivers.talk.ask(copy.port, filled.health).ok):
+    if filled.warm_up and (filled.health is None or drivers.talk.ask(copy.listens_at, filled.health).ok):
         if drivers.runtime.pids(copy.running) & drivers.mps.clients(copy.gpu):
             return None  # it connected before it said that it is healthy: its limits are verified before it gets work
-        drivers.talk.ask(copy.port, filled.warm_up)
+        drivers.talk.ask(copy.listens_at, filled.warm_up)
     if waited > filled.start_seconds:
         raise CopyFailed("not_under_mps", f"it did not connect to MPS within {filled.start_seconds:g} s")
     return None
@@ -140,12 +145,17 @@ def warm_up(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy
     for probe in (filled.health, filled.warm_up):
         if probe is None:
             continue
-        reply = drivers.talk.ask(copy.port, probe)
+        reply = drivers.talk.ask(copy.listens_at, probe)
         if not reply.ok:
             if now - copy.since > filled.start_seconds:
                 message = f"{probe.path} answered {reply.status or 'nothing'} for {filled.start_seconds:g} s"
                 raise CopyFailed("not_warm", message)
             return None
+    assert copy.running is not None
+    try:
+        drivers.runtime.announce(copy.running)
+    except LaunchError:
+        return None  # nobody may rely on it before it is announced
     return copy.at(Stage.ROUTING if copy.served else Stage.READY, now)
 
 

@@ -97,6 +97,20 @@ class Steps:
                 self._stepped[gpu] = now
                 self._runner.do(gpu, lambda gpu=gpu: self._restart_mps(gpu))  # type: ignore[misc]
 
+    def withdraw(self, copy: str, now: float) -> None:
+        """Takes away what would start a copy again that somebody else ends."""
+        name = f"withdraw {copy}"
+        if not self._runner.is_busy(name) and now - self._stepped.get(name, 0.0) > RESTART_SECONDS:
+            self._stepped[name] = now
+            self._runner.do(name, lambda: self._withdraw(copy))
+
+    def _withdraw(self, copy: str) -> Result:
+        try:
+            self._drivers.runtime.withdraw(copy)
+        except LaunchError as error:
+            log.warning("%s would be started again: %s", copy, error)
+        return do_nothing
+
     def _is_alone(self, copy: NodeCopy) -> bool:
         mine = set(copy.devices)
         others = [other for other in self._ledger.copies() if mine & set(other.devices) and other.id != copy.id]
@@ -126,7 +140,7 @@ class Steps:
             filled, now = self._filler.filled(copy), self._clock()
             ended = stopping.stop_copy(copy, filled, self._drivers, now, self._sent, alone)
         except LaunchError as error:
-            log.warning("%s could not save by its command: %s", copy.id, error)
+            log.warning("the next step to end %s failed, and is taken again: %s", copy.id, error)
             return do_nothing
         except ClientStuck as stuck:
             message = str(stuck)
@@ -182,7 +196,7 @@ class Steps:
             )
         except DeviceError as error:
             return self._trouble(copy, error)
-        answers = filled is None or filled.health is None or self._drivers.talk.ask(copy.port, filled.health).ok
+        answers = filled is None or filled.health is None or self._drivers.talk.ask(copy.listens_at, filled.health).ok
         return lambda: self._record_check(copy, limited, answers)
 
     def _restart_mps(self, gpu: str) -> Result:
@@ -268,6 +282,7 @@ class Steps:
         """Drops all that is known of a copy that is gone."""
         self._filler.forget(copy.id)
         self._stepped.pop(copy.id, None)
+        self._stepped.pop(f"withdraw {copy.id}", None)
         self._misses.pop(copy.id, None)
         self._stuck.pop(copy.id, None)
         self._sent.forget(copy.id)

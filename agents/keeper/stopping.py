@@ -61,6 +61,7 @@ def stop_copy(
     """
     running = copy.running
     if running is None:
+        drivers.runtime.withdraw(copy.id)
         return True
     patience = filled.drain_seconds if filled else 0.0
     save_seconds = filled.checkpoint_seconds if filled else 0.0
@@ -70,6 +71,7 @@ def stop_copy(
         if pids:  # its children outlive it, and no step above would stop them
             _make(copy, running, pids, drivers, sent, now, alone)
             return False
+        drivers.runtime.withdraw(copy.id)
         killed = sent.count_killed_seconds(copy.id, now)
         waits = waited - patience - save_seconds - TERM_SECONDS if killed is None else killed
         return _is_free(copy, drivers, waits > FREE_SECONDS)
@@ -79,7 +81,7 @@ def stop_copy(
             return False
         drivers.runtime.tell(running, "SIGCONT")  # it still holds its GPU, and a stopped process takes no signal
     if copy.served and filled and filled.drain and waited <= patience:
-        drivers.talk.ask(copy.port, filled.drain)
+        drivers.talk.ask(copy.listens_at, filled.drain)
         return False
     if filled and filled.checkpoint_command and not copy.served:
         sent.once(copy.id, "command", lambda: drivers.runtime.run_beside(running, filled, save_seconds))

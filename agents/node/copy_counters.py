@@ -169,8 +169,8 @@ class CopyCounters:
         """Asks the copy for its counts; a job may name the metrics that count its units."""
         metric = _metric(copy)
         if not metric or copy.wanted.terms is None:
-            return self._talk.served(copy.port, filled)
-        reply = self._talk.ask(copy.port, filled.metrics or METRICS)
+            return self._talk.served(copy.listens_at, filled)
+        reply = self._talk.ask(copy.listens_at, filled.metrics or METRICS)
         return job_served(reply.body, metric, copy.wanted.terms.saved_metric) if reply.ok else None
 
     def recent(self, copy: str) -> Counters:

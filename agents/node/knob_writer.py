@@ -58,7 +58,7 @@ class KnobWriter:
         before = self.batches.get(copy.id)
         if before is not None and before.trouble and now - before.at < RETRY_SECONDS:
             return  # even for a new value: a copy that does not answer delays the reading of every device
-        reply = self._drivers.talk.ask(copy.port, filled.set_batch, batch=batch, batch_timeout_ms=timeout_ms)
+        reply = self._drivers.talk.ask(copy.listens_at, filled.set_batch, batch=batch, batch_timeout_ms=timeout_ms)
         trouble = "" if reply.ok else f"answered {reply.status or 'nothing'}"
         self.batches[copy.id] = KnobState(batch, batch if reply.ok else None, now, trouble)
         self._timeouts[copy.id] = timeout_ms

@@ -27,6 +27,6 @@ class NodeParts:
     followers: StoredReports | None = None  # gateways that know this node's copies from its reports only
     reclaim_file: ReclaimFile | None = None  # says when the cloud takes the node back
     allow_list: AllowList = field(default_factory=AllowList)  # of users' own images and commands
-    runtime_kind: str = "process"  # or docker
+    runtime_kind: str = "process"  # or docker, or pods
     checkpoints: Path | None = None  # where jobs save; None: they cannot
     metadata: MetadataWall | None = None  # keeps own runtimes from the cloud's credentials; None: there are none

@@ -12,7 +12,7 @@ import msgspec
 
 from agents.contract.fields import LONGEST_NOTICE_SECONDS
 from agents.host import clocks
-from agents.talk.deadline import printable
+from agents.host.deadline import printable
 
 MOST_BYTES = 4096
 PERIOD_SECONDS = 1.0

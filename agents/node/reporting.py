@@ -124,7 +124,7 @@ def report_copy(
         stage=copy.stage,
         sm_percent=copy.wanted.sm_percent,
         memory_gib=copy.wanted.memory_gib,
-        address=f"{host}:{copy.port}" if copy.served else "",
+        address=copy.listens_at.on(host).spell() if copy.served else "",
         routed=routed,
         reason=copy.reason,
         message=_sentence(copy.message),

@@ -106,7 +106,7 @@ def ask_example(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat) -> Exa
     if probe is None:
         template = warm.filled.template
         raise CopyFailed("no_example", f"template {template} has no `example`, so no request can be made up")
-    reply = seat.drivers.talk.ask(warm.copy.port, probe)
+    reply = seat.drivers.talk.ask(warm.copy.listens_at, probe)
     if not reply.ok:
         raise CopyFailed("no_example", f"{probe.path} answered {reply.status or reply.why}")
     try:

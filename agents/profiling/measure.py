@@ -84,13 +84,13 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
 
 def time_copy(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Callable[[float], None]) -> BatchTimes:
     """Times the batches of a warm copy in a closed loop. Raises CopyFailed; `each` may raise Interrupted."""
-    filled, port = warm.filled, warm.copy.port
+    filled, address = warm.filled, warm.copy.listens_at.on(seat.host)
     example = ask_example(task, warm, seat)
     effort = TimingEffort(task.accuracy, task.least_seconds, task.most_seconds)
     try:
-        request = example.spell(seat.host, port)
-        with ClosedLoop(seat.host, port, request, task.setting.batch) as loop:
-            return time_batches(loop, lambda: seat.drivers.talk.served(port, filled), effort, each)
+        request = example.spell(address.host, address.port)
+        with ClosedLoop(address.host, address.port, request, task.setting.batch) as loop:
+            return time_batches(loop, lambda: seat.drivers.talk.served(address, filled), effort, each)
     except LoopFailed as failure:
         raise CopyFailed("not_measured", str(failure)) from failure
 

@@ -35,7 +35,7 @@ class BusyCopy:
     failure: str = ""
 
     def read(self, seat: ProfilingSeat) -> None:
-        served = seat.drivers.talk.served(self.warm.copy.port, self.warm.filled)
+        served = seat.drivers.talk.served(self.warm.copy.listens_at, self.warm.filled)
         if served is None or served.batches is None or served.busy_seconds is None:
             raise CopyFailed("not_measured", f"{self.task.model} has no counters of its batches and their time")
         if not self.readings or served.batches > self.readings[-1][0]:
@@ -74,7 +74,8 @@ def measure_together(task: ProfilingTask, seat: ProfilingSeat, why_stop: Callabl
         for place, part in enumerate(_parts(task)):
             warm = stack.enter_context(warm_copy(part, gpu, seat, check, place))
             example = ask_example(part, warm, seat)
-            request = example.spell(seat.host, warm.copy.port)
+            address = warm.copy.listens_at.on(seat.host)
+            request = example.spell(address.host, address.port)
             copies.append(BusyCopy(part, warm, request))
         alone = [_measure_busy([copy], task, seat, check)[0] for copy in copies]
         beside = _measure_busy(copies, task, seat, check)
@@ -162,7 +163,8 @@ def _keep_busy(copies: Sequence[BusyCopy], seat: ProfilingSeat) -> Iterator[None
 
     def ask(copy: BusyCopy) -> None:
         try:
-            with ClosedLoop(seat.host, copy.warm.copy.port, copy.request, copy.task.setting.batch) as loop:
+            address = copy.warm.copy.listens_at.on(seat.host)
+            with ClosedLoop(address.host, address.port, copy.request, copy.task.setting.batch) as loop:
                 while not ended.is_set():
                     loop.ask()
         except LoopFailed as failure:

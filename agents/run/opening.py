@@ -16,6 +16,7 @@ from agents.gateway.followers import FOLLOWED, Followers
 from agents.host.plaintext import is_loopback, plaintext_refusal
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.ports import free_port
+from agents.kubernetes.api import ACCOUNT
 from agents.node.parts import NodeParts
 from agents.node.reclaim_file import ReclaimFile
 from agents.runtime import CopyRuntime
@@ -45,7 +46,10 @@ class AgentOptions:
     simulated_kind: str = "v100-16gb"
     cores: int = 0  # CPU cores to offer; 0: all that the agent may use
     cgroup: Path | None = None  # under which copies on cores are limited
-    runtime: str = "process"  # or docker
+    runtime: str = "process"  # or docker, or pods
+    image: str = ""  # with pods: of templates that name none
+    runtime_class: str = ""  # with pods: that shows containers the GPUs they name
+    account: Path = ACCOUNT  # with pods: token, certificate and namespace of the agent's own
     gateway: str = ""  # address of a sidecar; followed: gateways follow the control plane; empty: none
     gateway_token_file: str = ""
     gateway_ca_file: str = ""  # certificates to trust, PEM
@@ -146,8 +150,8 @@ def _core_groups(options: AgentOptions) -> CoreGroups | None:
     """Returns the cgroups that limit copies on CPU cores; None for a node with GPUs."""
     if options.device != "cores":
         return None
-    if options.runtime == "docker":
-        raise ValueError("--device cores limits processes of its own; leave out --runtime docker")
+    if options.runtime != "process":
+        raise ValueError(f"--device cores limits processes of its own; leave out --runtime {options.runtime}")
     from agents.runtime.core_groups import CoreGroups
     from agents.runtime.core_limits import find_limits
 
@@ -163,6 +167,8 @@ def _cores(options: AgentOptions, groups: CoreGroups) -> tuple[Device, Mps]:
 
 
 def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None) -> CopyRuntime:
+    if options.runtime == "pods":
+        return _pods(options)
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 
@@ -170,6 +176,22 @@ def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None)
     from agents.runtime.process import ProcessRuntime
 
     return ProcessRuntime(options.folder / "copies", groups or True, users=() if user is None else (user,))
+
+
+def _pods(options: AgentOptions) -> CopyRuntime:
+    from agents.kubernetes.api import Account, ApiAway, KubernetesApi
+    from agents.runtime.pods import PodRuntime
+    from agents.runtime.replica_set import PodSettings
+
+    if options.allow_list is not None:
+        raise ValueError("--runtime pods runs templates alone; leave out --allow-list")
+    try:
+        api = KubernetesApi(Account(options.account))
+    except ApiAway as error:
+        raise ValueError(f"--runtime pods runs in a pod of the cluster: {error}") from error
+    shows_gpus = "" if options.device == "simulated" else options.runtime_class
+    settings = PodSettings(options.node, os.geteuid(), os.getegid(), options.image, shows_gpus)
+    return PodRuntime(api, settings)
 
 
 def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:
@@ -183,7 +205,8 @@ def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, C
         )
     if options.gateway_token_file and (refusal := plaintext_refusal(options.gateway)):
         raise ValueError(refusal)
-    if not is_loopback(urlsplit(options.gateway).hostname or "localhost") and is_loopback(options.host):
+    is_here = is_loopback(urlsplit(options.gateway).hostname or "localhost")
+    if not is_here and options.runtime != "pods" and is_loopback(options.host):
         reason = f"--gateway {options.gateway} is on another machine and cannot reach copies at {options.host}"
         raise ValueError(f"{reason}; set --host to an address of this node")
     from agents.gateway.client import SidecarRoutes

@@ -36,6 +36,7 @@ class Running:
     start_ticks: int  # field 22 of /proc/PID/stat
     boot_id: str
     container: str = ""
+    host: str = ""  # where it listens; empty: at the node's own address
 
 
 class LaunchError(Exception):
@@ -45,10 +46,20 @@ class LaunchError(Exception):
 class CopyRuntime(Protocol):
     """Starts and ends copies. A copy outlives the agent that started it."""
 
-    def start(self, launch: Launch) -> Running: ...
+    def start(self, launch: Launch) -> Running | None:
+        """Starts a copy, or goes on with its start. None: its process does not run yet, ask again."""
+
+    def withdraw(self, copy: str) -> None:
+        """Takes away what would start a copy that does not run: yet, or any more. Nothing where there is no such."""
 
     def find(self) -> tuple[Running, ...]:
         """Finds every running copy of ours, even one whose start was not recorded."""
+
+    def list_called_away(self) -> frozenset[str]:
+        """Returns the copies that somebody else has asked to end, such as who drains the node."""
+
+    def announce(self, running: Running) -> None:
+        """Tells those who wait for it that the copy's limits are verified and that it is warm."""
 
     def alive(self, running: Running) -> bool:
         """Returns True if exactly this process runs; a zombie does not."""

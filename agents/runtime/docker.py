@@ -87,6 +87,15 @@ class DockerRuntime:
             ]
         return tuple(running for running in found if running.pid)
 
+    def withdraw(self, copy: str) -> None:
+        """Nothing starts a copy but the agent."""
+
+    def list_called_away(self) -> frozenset[str]:
+        return frozenset()  # nobody ends them but the agent
+
+    def announce(self, running: Running) -> None:
+        """Nobody waits for it but the agent."""
+
     def alive(self, running: Running) -> bool:
         if running.boot_id != self._boot_id or not running.pid:
             return False

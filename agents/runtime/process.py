@@ -84,6 +84,15 @@ class ProcessRuntime:
                 first[copy] = process
         return tuple(Running(copy, process.pid, process.start_ticks, self._boot_id) for copy, process in first.items())
 
+    def withdraw(self, copy: str) -> None:
+        """Nothing starts a copy but the agent."""
+
+    def list_called_away(self) -> frozenset[str]:
+        return frozenset()  # nobody ends them but the agent
+
+    def announce(self, running: Running) -> None:
+        """Nobody waits for it but the agent."""
+
     def alive(self, running: Running) -> bool:
         if running.boot_id != self._boot_id:
             return False

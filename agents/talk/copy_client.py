@@ -12,7 +12,7 @@ import re
 import socket
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from agents.seams.traffic import Served
 from agents.talk.scraping import read_served
@@ -32,24 +32,39 @@ class CopyReply:
     why: str = ""
 
 
+class CopyAddress(NamedTuple):
+    """Where a copy listens."""
+
+    port: int
+    host: str = ""  # empty: the node's own address
+
+    def on(self, node_host: str) -> CopyAddress:
+        """Returns the whole address, where `node_host` is the node's own."""
+        return CopyAddress(self.port, self.host or node_host)
+
+    def spell(self) -> str:
+        """Returns host:port, as gateways and reports spell it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
 class CopyClient(Protocol):
     """Asks copies; a simulated runtime answers without a socket."""
 
-    def ask(self, port: int, probe: Probe, **values: float) -> CopyReply: ...
+    def ask(self, copy: CopyAddress, probe: Probe, **values: float) -> CopyReply: ...
 
-    def served(self, port: int, filled: Filled) -> Served | None: ...
+    def served(self, copy: CopyAddress, filled: Filled) -> Served | None: ...
 
 
 class TcpCopyClient:
-    """Asks copies at this node's address over TCP."""
+    """Asks copies over TCP; `host` is the node's own address."""
 
     def __init__(self, host: str = LOOPBACK) -> None:
         self._host = host
 
-    def ask(self, port: int, probe: Probe, **values: float) -> CopyReply:
+    def ask(self, copy: CopyAddress, probe: Probe, **values: float) -> CopyReply:
         """Sends the probe, with placeholders such as `{batch}` filled in from `values`."""
         path, body = _fill(probe.path, values), _fill(probe.body, values)
-        address = (self._host, probe.port or port)
+        address = (copy.on(self._host).host, probe.port or copy.port)
         try:
             if probe.method == "CONNECT":
                 socket.create_connection(address, timeout=probe.seconds).close()
@@ -58,11 +73,11 @@ class TcpCopyClient:
         except (OSError, http.client.HTTPException, ValueError) as error:
             return CopyReply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
 
-    def served(self, port: int, filled: Filled) -> Served | None:
+    def served(self, copy: CopyAddress, filled: Filled) -> Served | None:
         """Returns what the copy reports to have served; None without a metrics endpoint or an answer."""
         if filled.metrics is None:
             return None
-        reply = self.ask(port, filled.metrics)
+        reply = self.ask(copy, filled.metrics)
         return read_served(filled.metrics_kind, reply.body) if reply.ok else None
 
 

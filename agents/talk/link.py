@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agents.host import deadline
 from agents.host.plaintext import plaintext_refusal
-from agents.talk import deadline
 
 CONNECT_SECONDS = 10.0
 SHORTEST_SECRET = 8  # anything shorter may occur in ordinary words

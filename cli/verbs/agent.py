@@ -81,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 MODELS = Path("/var/lib/gpuwright/models")  # as agents.templates.reading has it, which is loaded when called
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where the kubelet puts it
 
 
 def _add_seams(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +92,17 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cgroup", metavar="DIR", type=Path, help=groups)
     parser.add_argument("--simulated-gpus", metavar="N", type=whole(1), default=4, help="default %(default)s")
     parser.add_argument("--simulated-kind", metavar="NAME", default="v100-16gb", help="default %(default)s")
-    parser.add_argument("--runtime", choices=("process", "docker"), default="process", help="default %(default)s")
+    parser.add_argument(
+        "--runtime", choices=("process", "docker", "pods"), default="process", help="default %(default)s"
+    )
+    parser.add_argument(
+        "--image", metavar="IMAGE", default="", help="with --runtime pods: of templates that name none; the agent's own"
+    )
+    parser.add_argument(
+        "--runtime-class", metavar="NAME", default="", help="with --runtime pods: that shows containers their GPUs"
+    )
+    account = "with --runtime pods: token, ca.crt and namespace of the agent's account; default %(default)s"
+    parser.add_argument("--service-account", metavar="DIR", type=Path, default=ACCOUNT, help=account)
     parser.add_argument(
         "--gateway",
         metavar="ADDRESS",
@@ -218,12 +229,15 @@ def _options(args: argparse.Namespace) -> Any:
         "cores",
         "cgroup",
         "runtime",
+        "image",
+        "runtime_class",
         "gateway",
         "gateway_token_file",
         "gateway_ca_file",
     )
     chosen = {name: given[name] for name in (*names, "templates", "allow_list", "models", "helper", "host")}
-    return AgentOptions(folder=args.state_dir, reclaim_file=given.get("reclaim_file"), **chosen)
+    files = {"reclaim_file": given.get("reclaim_file"), "account": args.service_account}
+    return AgentOptions(folder=args.state_dir, **files, **chosen)
 
 
 def _there(args: argparse.Namespace) -> str:

@@ -70,7 +70,7 @@ def stages(node: LocalNode) -> list[Stage]:
 
 def all_serve(made: Machine, node: LocalNode) -> bool:
     talk = around(made.folder).drivers.talk
-    return all(talk.ask(copy.port, INFER).ok for copy in node.keeper.copies())
+    return all(talk.ask(copy.listens_at, INFER).ok for copy in node.keeper.copies())
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped", *(["socket gone"] if SOAK else [])])

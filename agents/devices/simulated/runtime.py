@@ -8,7 +8,7 @@ from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.process import Behaviour, Process
 from agents.runtime import Launch, LaunchError, Running
 from agents.seams.traffic import Served
-from agents.talk.copy_client import CopyReply
+from agents.talk.copy_client import CopyAddress, CopyReply
 from agents.templates import Filled, Probe
 
 SILENCE = CopyReply(False, 0, why="no process answers")
@@ -45,6 +45,15 @@ class SimulatedRuntime:
     def find(self) -> tuple[Running, ...]:
         self._machine.advance(self._clock())
         return tuple(process.running for process in self._machine.processes.values() if process.exited_at is None)
+
+    def withdraw(self, copy: str) -> None:
+        """Nothing starts a copy but the agent."""
+
+    def list_called_away(self) -> frozenset[str]:
+        return frozenset()  # nobody ends them but the agent
+
+    def announce(self, running: Running) -> None:
+        """Nobody waits for it but the agent."""
 
     def alive(self, running: Running) -> bool:
         return self._process(running) is not None
@@ -123,8 +132,8 @@ class SimulatedTalk:
         self._machine = machine
         self._clock = clock
 
-    def ask(self, port: int, probe: Probe, **values: float) -> CopyReply:
-        process = self._find_process(probe.port or port)
+    def ask(self, copy: CopyAddress, probe: Probe, **values: float) -> CopyReply:
+        process = self._find_process(probe.port or copy.port)
         if process is None:
             return SILENCE
         filled, behaviour, now = process.launch.filled, process.behaviour, self._machine.now
@@ -144,8 +153,8 @@ class SimulatedTalk:
             return CopyReply(True, 200)
         return CopyReply(False, 404)
 
-    def served(self, port: int, filled: Filled) -> Served | None:
-        process = self._find_process((filled.metrics.port if filled.metrics else 0) or port)
+    def served(self, copy: CopyAddress, filled: Filled) -> Served | None:
+        process = self._find_process((filled.metrics.port if filled.metrics else 0) or copy.port)
         if process is None or filled.metrics is None:
             return None
         context, age = process.context, self._machine.now - process.answers_at

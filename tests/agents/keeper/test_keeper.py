@@ -39,7 +39,7 @@ def test_an_instance_comes_up_under_its_limit_and_goes_in_order(one: Machine) ->
         assert copy.running.pid in drivers.mps.clients(copy.gpu)
         filled = node.keeper.filler.filled(copy)
         assert filled is not None
-        seen = drivers.talk.served(copy.port, filled)
+        seen = drivers.talk.served(copy.listens_at, filled)
         assert seen is not None
         assert seen.sm_count == 24  # 30 % of 80
         node.offer(assigned(2))
@@ -99,11 +99,11 @@ def test_only_agents_of_this_node_control_a_copy(one: Machine) -> None:
             Probe("PUT", "/v1/batch", '{"batch": 1}'),
             Probe("POST", "/v1/warmup"),
         ):
-            assert stranger.ask(copy.port, probe).status == 401
+            assert stranger.ask(copy.listens_at, probe).status == 401
     with running(one, incarnation=2) as node:
         filled = node.keeper.filler.fill(copy)
         assert filled.set_batch is not None
-        assert around(one.folder).drivers.talk.ask(copy.port, filled.set_batch, batch=2, batch_timeout_ms=0).ok
+        assert around(one.folder).drivers.talk.ask(copy.listens_at, filled.set_batch, batch=2, batch_timeout_ms=0).ok
         node.offer(assigned(2))
         until(lambda: not node.keeper.copies(), "the next agent has drained it")
     assert stat.S_IMODE((one.folder / "state" / "control.key").stat().st_mode) == 0o600

@@ -40,7 +40,19 @@ class RuntimeConformance:
         raise NotImplementedError
 
     def start(self, runtime: CopyRuntime, copy: str, program: str, **changes: Any) -> Running:
-        return runtime.start(launched(copy, program, image=self.image, **changes))
+        return self.begin(runtime, launched(copy, program, image=self.image, **changes))
+
+    def begin(self, runtime: CopyRuntime, launch: Launch) -> Running:
+        """Starts a copy, and waits until its process is there."""
+        started: list[Running] = []
+
+        def runs() -> bool:
+            running = runtime.start(launch)
+            started.extend([running] if running else [])
+            return bool(started)
+
+        until(runs, f"{launch.copy} starts")
+        return started[0]
 
     def up(self, runtime: CopyRuntime, copy: str, program: str) -> Running:
         running = self.start(runtime, copy, program)
@@ -143,7 +155,7 @@ class RuntimeConformance:
     def test_a_program_that_is_not_there_is_named(self, runtime: CopyRuntime) -> None:
         launch = launched("a-1", "", image=self.image)
         try:
-            running = runtime.start(replace(launch, filled=replace(launch.filled, argv=("/no-such-program",))))
+            running = self.begin(runtime, replace(launch, filled=replace(launch.filled, argv=("/no-such-program",))))
         except LaunchError as error:
             assert "no-such-program" in str(error)
         else:  # where an init of the container's starts it
@@ -162,7 +174,7 @@ class RuntimeConformance:
     def test_a_job_goes_before_a_service_when_the_host_runs_out_of_memory(self, runtime: CopyRuntime) -> None:
         service = self.start(runtime, "s-1", SLEEPER)
         launch = launched("j-1", SLEEPER, image=self.image)
-        job = runtime.start(replace(launch, filled=replace(launch.filled, checkpoint_signal="SIGUSR1")))
+        job = self.begin(runtime, replace(launch, filled=replace(launch.filled, checkpoint_signal="SIGUSR1")))
         scores = [int(Path(f"/proc/{running.pid}/oom_score_adj").read_text()) for running in (service, job)]
         assert scores == [0, 500]
 

@@ -18,7 +18,7 @@ from agents.control.assignments import HIGHEST_INCARNATION, AssignmentVerdict, b
 from agents.gateway.client import SidecarRoutes
 from agents.node.state_folder import Credential, StateFolder
 from agents.seams.routes import RoutesAway
-from agents.talk.deadline import MOST_BYTES
+from agents.host.deadline import MOST_BYTES
 from agents.talk.link import Link, LinkError
 from tests.agents.talk.test_copy_client import copy_that, drips, header_without_end, never_ends, ok, says
 from tests.support.nodes import still_node

@@ -47,13 +47,22 @@ class WatchedRuntime:
         self._node = node
         self._inner = inner
 
-    def start(self, launch: Launch) -> Running:
+    def start(self, launch: Launch) -> Running | None:
         if f'"{launch.copy}"'.encode() not in self._node.disk.durable(self._node.folder.path / JOURNAL):
             self._node.unrecorded.append(launch.copy)
         self._die_if("before")
         running = self._inner.start(launch)
         self._die_if("after")
         return running
+
+    def withdraw(self, copy: str) -> None:
+        self._inner.withdraw(copy)
+
+    def list_called_away(self) -> frozenset[str]:
+        return self._inner.list_called_away()
+
+    def announce(self, running: Running) -> None:
+        self._inner.announce(running)
 
     def find(self) -> tuple[Running, ...]:
         return self._inner.find()

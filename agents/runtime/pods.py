@@ -1,0 +1,296 @@
+"""Copies as pods: each is a ReplicaSet of one in the agent's namespace, pinned to this node.
+
+Kubernetes pulls the image, starts the program, and brings it back if its node restarts; the agent decides when. What
+the agent knows of its pods it follows, so that copies that run need no answer of the API server. Whether a process
+lives is read from /proc, as for containers: the agent's pod shares the host's PIDs, and a process is found by the ID
+of its container, which its cgroup's name has.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from agents.host.clocks import boot_id
+from agents.kubernetes.api import STRATEGIC, ApiAway, ApiRefused, KubernetesApi, Object
+from agents.kubernetes.following import Follower
+from agents.kubernetes.names import CONTAINER, COPY, GATE, NODE, PART, hash_copy
+from agents.runtime import Launch, LaunchError, Running, proc
+from agents.runtime.logs import strip_controls, whole_lines
+from agents.runtime.replica_set import PodSettings, write_replica_set
+from agents.templates import Filled
+
+_DELETED_SECONDS = 10.0  # until the controller has deleted the pod of a ReplicaSet that was scaled to 0
+_STATUS_SECONDS = 5.0  # until the kubelet has said how a process ended that is gone
+_FIRST_LIST_SECONDS = 20.0
+_TAIL_LINES = "50"
+_GONE = 404
+_EXISTS = 409
+
+
+class PodRuntime:
+    """The pods of copies on one node, and the ReplicaSets that hold them."""
+
+    def __init__(self, api: KubernetesApi, settings: PodSettings) -> None:
+        self._api = api
+        self._settings = settings
+        self._boot_id = boot_id()
+        self._selected = {"labelSelector": f"{PART}=copy,{NODE}={settings.node}"}
+        self._pods = Follower(api, f"/api/v1/namespaces/{api.namespace}/pods", self._selected)
+        self._sets = f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"
+        self._started: set[str] = set()  # copies that this agent started
+        self._withdrawn: set[str] = set()  # copies whose ReplicaSets have no replica any more
+        self._processes: dict[str, Running] = {}  # by the container's ID
+        self._pods.start()
+
+    def start(self, launch: Launch) -> Running | None:
+        if not (launch.filled.image or self._settings.image):
+            reason = f"template {launch.filled.template} names no image, and the agent has no --image for such"
+            raise LaunchError(f"{launch.copy}: {reason}")
+        if launch.filled.confined is not None:
+            raise LaunchError(f"{launch.copy}: images and commands of users do not run as pods of gpuwright")
+        if launch.copy not in self._started:
+            with self._asking(launch.copy):
+                try:
+                    self._api.create(self._sets, write_replica_set(launch, self._settings))
+                except ApiRefused as refused:
+                    if refused.status != _EXISTS:  # an agent that was killed has created it
+                        raise
+            self._started.add(launch.copy)
+        running = next((running for running in self.find() if running.copy == launch.copy), None)
+        if running is None and self._has_exited(launch.copy):
+            raise LaunchError(f"{launch.copy} exited by itself; its last output: {self.log_tail(launch.copy)[-300:]}")
+        return running
+
+    def find(self) -> tuple[Running, ...]:
+        with self._asking("the pods of this node"):
+            self._pods.wait(lambda _: True, _FIRST_LIST_SECONDS)
+            pods = self._pods.objects()
+        found = {}
+        for pod in pods.values():
+            container = _container_of(pod)
+            running = self._find_process(pod, container) if container else None
+            if running is not None:
+                found[running.copy] = running
+        self._processes = {container: known for container, known in self._processes.items() if self.alive(known)}
+        return tuple(found.values())
+
+    def withdraw(self, copy: str) -> None:
+        if copy in self._withdrawn:
+            return
+        with self._asking(copy):
+            try:
+                self._api.patch(f"{self._sets}/copy-{hash_copy(copy)}", {"spec": {"replicas": 0}})
+            except ApiRefused as refused:
+                if refused.status != _GONE:
+                    raise
+        self._withdrawn.add(copy)
+
+    def list_called_away(self) -> frozenset[str]:
+        try:
+            pods = self._pods.objects()
+        except ApiAway:
+            return frozenset()
+        leaving = {_copy_of(pod) for pod in pods.values() if "deletionTimestamp" in pod["metadata"]}
+        return frozenset(leaving - self._withdrawn)
+
+    def announce(self, running: Running) -> None:
+        condition = {
+            "type": GATE,
+            "status": "True",
+            "reason": "Verified",
+            "message": "its limits are in force, and it is warm",
+            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        with self._asking(running.copy):
+            path = self._path_of(self._pod_of(running.copy, running.container))
+            self._api.patch(f"{path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
+
+    def alive(self, running: Running) -> bool:
+        if running.boot_id != self._boot_id or not running.pid:
+            return False
+        process = proc.read_process(running.pid)
+        return process is not None and process.start_ticks == running.start_ticks and not process.zombie
+
+    def stopped(self, running: Running) -> bool:
+        process = proc.read_process(running.pid) if self.alive(running) else None
+        return process is not None and process.stopped
+
+    def pids(self, running: Running) -> frozenset[int]:
+        """Returns the PIDs of its PID namespace, where orphans go to the first process, with which all end."""
+        return frozenset(proc.descendants(running.pid)) if self.alive(running) else frozenset()
+
+    def end(self, running: Running, force: bool) -> None:
+        """Ends the process itself, once nothing would start it again: the kubelet would wait for the pod's hook."""
+        if not self.alive(running):
+            return
+        self.withdraw(running.copy)
+        if not self._pods.wait(lambda pods: _is_leaving(pods, running.container), _DELETED_SECONDS):
+            raise LaunchError(f"{running.copy}: its pod is not deleted, though its ReplicaSet wants none")
+        proc.send(running.pid, running.start_ticks, signal.SIGKILL if force else signal.SIGTERM)
+
+    def tell(self, running: Running, signal_name: str) -> None:
+        if self.alive(running):
+            proc.send(running.pid, running.start_ticks, signal.Signals[signal_name])
+
+    def run_beside(self, running: Running, filled: Filled, seconds: float) -> bool:
+        return False  # a pod is not entered
+
+    def exit_code(self, running: Running) -> int | None:
+        """Returns the code once the kubelet has said it, which it does a moment after the process is gone."""
+
+        def is_said(pods: Mapping[str, Object]) -> bool:
+            return _read_exit(pods, running.container) is not None
+
+        if not self._pods.wait(is_said, 0.0 if self.alive(running) else _STATUS_SECONDS):
+            return None
+        try:
+            return _read_exit(self._pods.objects(), running.container)
+        except ApiAway:
+            return None
+
+    def log_tail(self, copy: str) -> str:
+        """Returns its last lines; of a pod that does not run, why it does not."""
+        try:
+            pod = self._pod_of(copy)
+        except (ApiAway, LaunchError):
+            return ""
+        if not _status_of(pod).get("containerID"):
+            return _why_not_running(pod)
+        try:
+            return strip_controls(self._read_log(pod, tailLines=_TAIL_LINES))
+        except (ApiAway, ApiRefused):
+            return ""
+
+    def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
+        try:
+            whole = self._read_log(self._pod_of(copy))  # the kubelet keeps ten mebibytes
+        except (ApiAway, ApiRefused, LaunchError):
+            return b"", offset or 0
+        begins = max(0, len(whole) - most_bytes) if offset is None else offset if offset <= len(whole) else 0
+        part = whole_lines(whole[begins : begins + most_bytes], most_bytes)
+        return part, begins + len(part)
+
+    def tidy(self, copies: Collection[str]) -> None:
+        """Deletes ReplicaSets that have no pod any more, and ends those that no agent knows of."""
+        with self._asking("the ReplicaSets of this node"):
+            for found in self._api.get(self._sets, **self._selected).get("items") or ():
+                copy = _copy_of(found)
+                wanted = (found.get("spec") or {}).get("replicas", 1)
+                if wanted == 0 and not (found.get("status") or {}).get("replicas"):
+                    if copy not in copies:
+                        self._delete(found["metadata"])
+                elif wanted and copy not in copies and copy not in self._started:
+                    self.withdraw(copy)
+        self._started &= set(copies)
+        self._withdrawn &= {*copies, *(_copy_of(pod) for pod in self._pods.objects().values())}
+
+    def _delete(self, metadata: Mapping[str, Any]) -> None:
+        try:
+            body = {"propagationPolicy": "Background", "preconditions": {"uid": metadata["uid"]}}
+            self._api.delete(f"{self._sets}/{metadata['name']}", body)
+        except ApiRefused as refused:
+            if refused.status not in (_GONE, _EXISTS):
+                raise
+
+    def _has_exited(self, copy: str) -> bool:
+        """Returns whether its program has ended before the agent saw it run: the kubelet would try for ever."""
+        pods = [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
+        return any(_status_of(pod).get("restartCount") for pod in pods)
+
+    def _find_process(self, pod: Object, container: str) -> Running | None:
+        """Returns the first process of a container; None where it is gone or not there yet."""
+        known = self._processes.get(container)
+        if known is None:
+            first = _first_process(container)
+            if first is None:
+                return None
+            host = str((pod.get("status") or {}).get("podIP", ""))
+            known = Running(_copy_of(pod), first.pid, first.start_ticks, self._boot_id, container, host)
+            self._processes[container] = known
+        return known if self.alive(known) else None
+
+    def _pod_of(self, copy: str, container: str = "") -> Object:
+        """Returns the pod of a copy; of several the one with this container, else the newest."""
+        pods = [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
+        if container:
+            pods = [pod for pod in pods if _status_of(pod).get("containerID", "").endswith(container)]
+        if not pods:
+            raise LaunchError(f"{copy} has no such pod")
+        return max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+
+    def _path_of(self, pod: Object) -> str:
+        return f"/api/v1/namespaces/{self._api.namespace}/pods/{pod['metadata']['name']}"
+
+    def _read_log(self, pod: Object, **query: str) -> bytes:
+        if _status_of(pod).get("restartCount"):
+            query["previous"] = "true"  # how it ended, and not how it began again
+        return self._api.get_text(f"{self._path_of(pod)}/log", container=CONTAINER, **query)
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (ApiAway, ApiRefused) as error:
+            raise LaunchError(f"{what}: {error}") from error
+
+
+def _copy_of(found: Object) -> str:
+    return str((found["metadata"].get("annotations") or {}).get(COPY, ""))
+
+
+def _status_of(pod: Object) -> Object:
+    """Returns what the kubelet says of the copy's container."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((status for status in statuses if status.get("name") == CONTAINER), {})
+
+
+def _container_of(pod: Object) -> str:
+    """Returns the ID of the container that runs, without the name of its runtime; empty where none does."""
+    status = _status_of(pod)
+    return str(status.get("containerID", "")).rpartition("/")[2] if "running" in (status.get("state") or {}) else ""
+
+
+def _is_leaving(pods: Mapping[str, Object], container: str) -> bool:
+    there = [pod for pod in pods.values() if str(_status_of(pod).get("containerID", "")).endswith(container)]
+    return all("deletionTimestamp" in pod["metadata"] for pod in there)
+
+
+def _read_exit(pods: Mapping[str, Object], container: str) -> int | None:
+    for pod in pods.values():
+        status = _status_of(pod)
+        for state in (status.get("state") or {}, status.get("lastState") or {}):
+            ended = state.get("terminated") or {}
+            if str(ended.get("containerID", "")).endswith(container) and "exitCode" in ended:
+                return int(ended["exitCode"]) & 0xFF
+    return None
+
+
+def _why_not_running(pod: Object) -> str:
+    """Returns what keeps a pod from running, in the words of the scheduler and the kubelet."""
+    waiting = (_status_of(pod).get("state") or {}).get("waiting") or {}
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    unscheduled = [
+        found for found in conditions if found.get("type") == "PodScheduled" and found.get("status") != "True"
+    ]
+    said = [waiting, *unscheduled]
+    words = [f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ") for found in said]
+    return strip_controls("; ".join(filter(None, words)).encode())
+
+
+def _first_process(container: str) -> proc.ProcessInfo | None:
+    """Returns the process of a container that no other of it has started: inside, it is number 1."""
+    here = {int(name) for name in os.listdir("/proc") if name.isdecimal() and _is_in(name, container)}
+    if not here:
+        return None
+    children = {child for pid in here for child in proc.list_children(pid)}
+    first = min(here - children, default=None)
+    return proc.read_process(first) if first is not None else None
+
+
+def _is_in(pid: str, container: str) -> bool:
+    return container.encode() in proc.read(f"/proc/{pid}/cgroup")
