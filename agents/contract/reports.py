@@ -221,6 +221,7 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     excursions: Annotated[tuple[Excursion, ...], Meta(max_length=4096)] = ()
     repartition: Annotated[tuple[GpuIndex, ...], Meta(max_length=1024)] = ()  # the node cannot keep both limits here
     reclaim_at: Moment | None = None  # when the cloud takes the node back, as the node has learned
+    drained: bool = False  # who runs the node's cluster wants it empty
     paths: PathTable = {}  # of its copies
 
     @property

@@ -219,10 +219,8 @@ def _take_down(
         serving = copy.served and copy.stage is Stage.READY
         if copy.stage in DOWN:
             continue
-        if any(gpu in node.recycled for gpu in copy.devices):
-            taken_down.append(TakeDown(copy.id, "gpu_recycled"))
-        elif copy.id in node.called_away:
-            taken_down.append(TakeDown(copy.id, "called_away"))
+        if why := _why_at_once(copy, node):
+            taken_down.append(TakeDown(copy.id, why))
         elif _shall_wait(copy, want, node):
             continue
         elif copy.instance in node.stopped_jobs and copy.rising:
@@ -240,6 +238,13 @@ def _take_down(
             if right is not copy and (not serving or (right is not None and right.stage is Stage.READY)):
                 taken_down.append(TakeDown(copy.id, "replaced"))
     return taken_down
+
+
+def _why_at_once(copy: NodeCopy, node: NodeConstraints) -> str:
+    """Returns why a copy must leave whatever is assigned; empty where it need not."""
+    if any(gpu in node.recycled for gpu in copy.devices):
+        return "gpu_recycled"
+    return "called_away" if copy.id in node.called_away else ""
 
 
 def _swap_out(wanted: Sequence[WantedInstance], copies: Collection[NodeCopy], node: NodeConstraints) -> list[str]:

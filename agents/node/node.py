@@ -112,10 +112,10 @@ class LocalNode:
             threading.Thread(target=self.keeper.run, name="keeper", daemon=True),
             threading.Thread(target=self.watch.run, name="watch", daemon=True),
         ]
-        if file := self._around.reclaim_file:
-            file.look()  # the first report has it
+        if notices := self._around.notices:
+            notices.look()  # the first report has them
             watched = (self._stopping, self.ledger.news.set)
-            self._threads.append(threading.Thread(target=file.watch, args=watched, name="reclaim", daemon=True))
+            self._threads.append(threading.Thread(target=notices.watch, args=watched, name="notices", daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -165,7 +165,12 @@ class LocalNode:
     @property
     def reclaim_at(self) -> datetime | None:
         """When the cloud takes the node back, as far as it is known here."""
-        return self._around.reclaim_file.deadline if self._around.reclaim_file else None
+        return self._around.notices.deadline if self._around.notices else None
+
+    @property
+    def drained(self) -> bool:
+        """Returns whether who runs the node's cluster wants it empty."""
+        return self._around.notices is not None and self._around.notices.drained
 
     def forget_indexes(self) -> None:
         """Numbers the devices again, but for those that copies run on: the node has joined again."""
@@ -252,6 +257,7 @@ class LocalNode:
             excursions=watch.power.excursions,
             repartition=watch.power.repartition,
             reclaim_at=self.reclaim_at,
+            drained=self.drained,
         )
 
     def save_look(self) -> None:

@@ -41,6 +41,7 @@ class ReclaimFile:
         self._date = date
         self._fault = ""
         self.deadline: datetime | None = None
+        self.drained = False  # a cloud takes back, or leaves alone
 
     def watch(self, stopping: threading.Event, on_change: Callable[[], None]) -> None:
         """Reads the file every second until `stopping` is set."""

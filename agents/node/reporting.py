@@ -45,6 +45,7 @@ class ReportBody(msgspec.Struct, frozen=True):
     excursions: tuple[Excursion, ...] = ()
     repartition: tuple[int, ...] = ()
     reclaim_at: datetime | None = None
+    drained: bool = False
     paths: dict[str, tuple[str, ...]] = {}
 
 

@@ -16,8 +16,8 @@ from agents.gateway.followers import FOLLOWED, Followers
 from agents.host.plaintext import is_loopback, plaintext_refusal
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.ports import free_port
-from agents.kubernetes.api import ACCOUNT
-from agents.node.parts import NodeParts
+from agents.kubernetes.api import ACCOUNT, Account, ApiAway, KubernetesApi
+from agents.node.parts import NodeParts, Notices
 from agents.node.reclaim_file import ReclaimFile
 from agents.runtime import CopyRuntime
 from agents.seams.device import Device, Mps
@@ -78,10 +78,11 @@ def open_node(options: AgentOptions) -> NodeParts:
     for fault in faults:
         log.error("a template cannot be used: %s", fault)
     allow_list = _allow_list(options)
-    drivers = NodeDrivers(device, mps, _runtime(options, groups, allow_list.user), TcpCopyClient(options.host))
+    api = _cluster(options) if options.runtime == "pods" else None
+    runtime = _pods(options, api) if api else _runtime(options, groups, allow_list.user)
+    drivers = NodeDrivers(device, mps, runtime, TcpCopyClient(options.host))
     followers = routes if isinstance(routes, Followers) else None
     checkpoints = options.models.resolve().parent / "checkpoints"
-    reclaim_file = ReclaimFile(options.reclaim_file) if options.reclaim_file else None
     return NodeParts(
         drivers,
         routes,
@@ -89,7 +90,7 @@ def open_node(options: AgentOptions) -> NodeParts:
         counters,
         options.host,
         followers,
-        reclaim_file,
+        _notices(options, api),
         allow_list,
         options.runtime,
         checkpoints,
@@ -167,8 +168,6 @@ def _cores(options: AgentOptions, groups: CoreGroups) -> tuple[Device, Mps]:
 
 
 def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None) -> CopyRuntime:
-    if options.runtime == "pods":
-        return _pods(options)
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 
@@ -178,17 +177,30 @@ def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None)
     return ProcessRuntime(options.folder / "copies", groups or True, users=() if user is None else (user,))
 
 
-def _pods(options: AgentOptions) -> CopyRuntime:
-    from agents.kubernetes.api import Account, ApiAway, KubernetesApi
+def _cluster(options: AgentOptions) -> KubernetesApi:
+    """Returns the API server of the cluster that this agent is a pod of."""
+    if options.allow_list is not None:
+        raise ValueError("--runtime pods runs templates alone; leave out --allow-list")
+    if options.reclaim_file is not None:
+        raise ValueError("--runtime pods learns of a reclaim from its Node's taints; leave out --reclaim-file")
+    try:
+        return KubernetesApi(Account(options.account))
+    except ApiAway as error:
+        raise ValueError(f"--runtime pods runs in a pod of the cluster: {error}") from error
+
+
+def _notices(options: AgentOptions, api: KubernetesApi | None) -> Notices | None:
+    if api is not None:
+        from agents.node.cluster_notices import ClusterNotices
+
+        return ClusterNotices(api, options.node)
+    return ReclaimFile(options.reclaim_file) if options.reclaim_file else None
+
+
+def _pods(options: AgentOptions, api: KubernetesApi) -> CopyRuntime:
     from agents.runtime.pods import PodRuntime
     from agents.runtime.replica_set import PodSettings
 
-    if options.allow_list is not None:
-        raise ValueError("--runtime pods runs templates alone; leave out --allow-list")
-    try:
-        api = KubernetesApi(Account(options.account))
-    except ApiAway as error:
-        raise ValueError(f"--runtime pods runs in a pod of the cluster: {error}") from error
     shows_gpus = "" if options.device == "simulated" else options.runtime_class
     settings = PodSettings(options.node, os.geteuid(), os.getegid(), options.image, shows_gpus)
     return PodRuntime(api, settings)

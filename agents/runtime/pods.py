@@ -8,7 +8,6 @@ of its container, which its cgroup's name has.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -284,13 +283,9 @@ def _why_not_running(pod: Object) -> str:
 
 def _first_process(container: str) -> proc.ProcessInfo | None:
     """Returns the process of a container that no other of it has started: inside, it is number 1."""
-    here = {int(name) for name in os.listdir("/proc") if name.isdecimal() and _is_in(name, container)}
+    here = {pid for pid in proc.list_pids() if container.encode() in proc.read(f"/proc/{pid}/cgroup")}
     if not here:
         return None
     children = {child for pid in here for child in proc.list_children(pid)}
     first = min(here - children, default=None)
     return proc.read_process(first) if first is not None else None
-
-
-def _is_in(pid: str, container: str) -> bool:
-    return container.encode() in proc.read(f"/proc/{pid}/cgroup")

@@ -49,6 +49,12 @@ def read_process(pid: int) -> ProcessInfo | None:
     return ProcessInfo(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"), fields[0] == b"T")
 
 
+def list_pids() -> Iterator[int]:
+    """Returns the PIDs of all processes that are seen here."""
+    with os.scandir("/proc") as entries:
+        yield from (int(entry.name) for entry in entries if entry.name.isdecimal())
+
+
 def own_pids(users: Collection[int]) -> Iterator[int]:
     """Returns the PIDs of this user's processes, and of those of other users whom copies run as."""
     wanted = {os.geteuid(), *users}

@@ -1,4 +1,4 @@
-"""Takes notices of reclaim from reports: nodes learn from their cloud that it takes them back, and say so."""
+"""Takes notices from reports: a node learns that its cloud takes it back, or its cluster drains it, and says so."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from app.access import Principal, Scope
 from app.manifests.model import Key, Kind
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import reclaims
+from app.store.fleet.reclaims import NodeNotice
 from app.store.world import objects
 from app.world import notices
 from app.world.write import Actor
@@ -30,7 +31,7 @@ class ReportedNotices:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, datetime] = {}
+        self._known: dict[str, NodeNotice] = {}
         self._read_at = float("-inf")
 
     def take(self, reports: Sequence[Report], now: datetime) -> None:
@@ -38,8 +39,9 @@ class ReportedNotices:
         try:
             self._refresh()
             for report in reports:
-                if report.reclaim_at != self._known.get(report.node):
-                    self._store(report.node, report.reclaim_at, now)
+                said = NodeNotice(report.reclaim_at) if report.reclaim_at or report.drained else None
+                if said != self._known.get(report.node):
+                    self._store(report.node, said, now)
         except Unavailable as error:
             log.warning("notice_not_stored", extra={"error": str(error)})
         except Exception:  # the reports themselves are stored
@@ -50,13 +52,14 @@ class ReportedNotices:
             self._known = self._database.read(reclaims.read_reported)
             self._read_at = time.monotonic()
 
-    def _store(self, node: str, deadline: datetime | None, now: datetime) -> None:
+    def _store(self, node: str, said: NodeNotice | None, now: datetime) -> None:
         actor = Actor(Principal(f"node/{node}", Scope.NODE, node=node), "report")
-        if deadline is None:
+        if said is None:
             self._database.write(lambda connection: notices.forget_reported_notice(connection, actor, node))
             self._known.pop(node, None)
             return
-        if deadline - now > FURTHEST:
+        deadline = said.deadline
+        if deadline is not None and deadline - now > FURTHEST:
             log.warning("notice_too_far", extra={"node": node, "deadline": deadline.isoformat()})
             return
 
@@ -65,4 +68,4 @@ class ReportedNotices:
                 notices.give_notice(connection, actor, node, "node", deadline)
 
         self._database.write(write)
-        self._known[node] = deadline
+        self._known[node] = said

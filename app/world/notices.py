@@ -25,13 +25,16 @@ CONDITION = "Reclaim"  # of a node
 
 
 def give_notice(
-    connection: Connection, actor: Actor, node: str, source: NoticeSource, deadline: datetime, message: str = ""
+    connection: Connection, actor: Actor, node: str, source: NoticeSource, deadline: datetime | None, message: str = ""
 ) -> bool:  # fmt: skip
-    """Notes that the node will be reclaimed at the deadline; returns False if that was known."""
+    """Notes that the node will be reclaimed at the deadline, or without one, that who runs its cluster drains it.
+
+    Returns False if that was known.
+    """
     latest = versions.lock(connection, "object")
     if not reclaims.put(connection, node, source, deadline, actor.principal.id, message):
         return False
-    given = {"deadline": deadline.isoformat(), "source": source, "message": message}
+    given = {"deadline": deadline.isoformat() if deadline else None, "source": source, "message": message}
     _tell(connection, actor, node, latest, "reclaim", message, after=given)
     return True
 
@@ -64,11 +67,15 @@ def _tell(
     in_force = reclaims.read_in_force(connection, node)
     deadline = rfc3339(in_force.deadline) if in_force and in_force.deadline else ""
     text = f"the node will be reclaimed at {deadline}" if deadline else "the node will not be reclaimed"
+    if in_force and not deadline:
+        text = "who runs the node's cluster drains it"
     _show(connection, actor, node, latest, deadline, text)
     audit.record(connection, [actor.entry(verb, NOUN, name=node, before=before, after=after)])
     spelled = f"{text}: {message}" if message else text
     if deadline:
         event = NewEvent("reclaim_notice", "warning", spelled, "Node", "", node)
+    elif in_force:
+        event = NewEvent("cluster_drain", "info", spelled, "Node", "", node)
     else:
         event = NewEvent("reclaim_withdrawn", "info", spelled, "Node", "", node)
     events.record(connection, [event])

@@ -151,7 +151,7 @@ def _way_to_empty(connection: Connection, nodes: Sequence[str]) -> str:
     cordoned = {
         known.node
         for known in cordons.list_cordons(connection)
-        if known.mode == "drain" and known.gpu == cordons.ALL_GPUS
+        if known.mode in ("drain", cordons.CLUSTER) and known.gpu == cordons.ALL_GPUS
     }
     left = [node for node in nodes if node not in cordoned]
     if left:

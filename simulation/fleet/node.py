@@ -62,6 +62,7 @@ class LightNode:
         self.failing: dict[str, int] = {}  # by instance: how many starts are yet to fail
         self.failing_gpus: set[int] = set()  # on which every start fails
         self.reclaim_at: datetime | None = None  # as its cloud has told it
+        self.drained = False  # as its cluster has told it
         self.repartition: tuple[int, ...] = ()  # GPUs whose limits it cannot keep by clock and batch alone
         self.is_off = False  # the machine is gone
         # Memory.

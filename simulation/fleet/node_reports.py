@@ -102,6 +102,7 @@ class Speaker:
             held_back=tuple(reporting.held_back(held, -1) for held in node.held[: reporting.MOST_OF_A_KIND]),
             repartition=node.repartition,
             reclaim_at=node.reclaim_at,
+            drained=node.drained,
         )
 
     def _copy(self, copy: NodeCopy, index: Mapping[str, int]) -> ReportedCopy:

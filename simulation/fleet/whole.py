@@ -143,7 +143,7 @@ class WholeNode(LightNode):
             assignment_version=self.version,
             stale_assignments=self.stale,
             inventory=None if inventory == self._inventory_sent else inventory,
-            **{**msgspec.structs.asdict(body), "reclaim_at": self.reclaim_at},
+            **{**msgspec.structs.asdict(body), "reclaim_at": self.reclaim_at, "drained": self.drained},
         )
 
     def _seconds(self) -> float:

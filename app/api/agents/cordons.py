@@ -150,9 +150,12 @@ def _refuse_to_lift(connection: Connection, name: str, gpu: int | None) -> None:
             "conflict",
             f"{_name_place(name, reserved[0].gpu)} is measured; end that: gpuwright profile --stop {campaign}",
         )
-    if gpu is not None and any(found.gpu == cordons.ALL_GPUS and found.mode != cordons.RECLAIM for found in there):
+    if gpu is not None and any(found.gpu == cordons.ALL_GPUS and found.mode not in cordons.NOTICES for found in there):
         raise HttpProblem("conflict", f"the whole node {name} is cordoned; uncordon the node, then cordon single GPUs")
-    if reclaims.read_in_force(connection, name):
+    notice = reclaims.read_in_force(connection, name)
+    if notice and notice.mode == cordons.CLUSTER:
+        raise HttpProblem("conflict", f"node {name} is unschedulable in its cluster; there: kubectl uncordon {name}")
+    if notice:
         raise HttpProblem(
             "conflict", f"node {name} is under notice of reclaim; withdraw it: gpuwright reclaim {name} --withdraw"
         )

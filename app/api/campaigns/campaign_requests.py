@@ -206,8 +206,8 @@ def _gpu(connection: Connection, node: StoredObject, wanted: int | None) -> int:
     if wanted is not None and wanted >= count:
         raise HttpProblem("invalid", f"node {node.name} has GPUs 0..{count - 1}; there is no GPU {wanted}")
     marks = cordons.list_cordons(connection, node.name)
-    if any(mark.mode == cordons.RECLAIM for mark in marks):
-        raise HttpProblem("conflict", f"node {node.name} will be reclaimed, so nothing is measured there")
+    if any(mark.mode in cordons.NOTICES for mark in marks):
+        raise HttpProblem("conflict", f"node {node.name} is about to leave, so nothing is measured there")
     closed = {mark.gpu: CLOSED[mark.mode] for mark in marks if mark.mode in CLOSED}
     gpus = range(min(count, 1024)) if wanted is None else [wanted]
     usable = [gpu for gpu in gpus if not {gpu, cordons.ALL_GPUS} & closed.keys()]

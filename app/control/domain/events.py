@@ -223,6 +223,7 @@ class Reason(StrEnum):
     DRAIN_STARTED = "drain_started", "info", "A person asked to drain a node or GPU."
     DRAIN_DONE = "drain_done", "info", "The drained node or GPU is empty."
     DRAIN_STUCK = "drain_stuck", "warning", "The drain missed its deadline: something there cannot leave."
+    CLUSTER_DRAIN = "cluster_drain", "info", "Who runs a node's cluster drains it; everything there moves."
     RECLAIM_NOTICE = "reclaim_notice", "warning", "The cloud takes a node back soon; everything there moves."
     RECLAIM_WITHDRAWN = "reclaim_withdrawn", "info", "The notice that a node will be reclaimed was withdrawn."
     NODE_RECLAIMED = "node_reclaimed", "info", "The cloud has taken a node back, as it had announced."

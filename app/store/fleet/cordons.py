@@ -1,4 +1,5 @@
-"""Cordons: nodes and GPUs that get no new copies; drains, which must be empty by a deadline; nodes to be reclaimed.
+"""Cordons: nodes and GPUs that get no new copies; drains, which must be empty by a deadline; nodes to be reclaimed,
+or drained by who runs their cluster.
 
 A GPU on which a profiling campaign measures counts as drained.
 """
@@ -17,8 +18,10 @@ from app.wire import MomentText
 
 ALL_GPUS = -1  # in place of a GPU's index: all GPUs of the node
 RECLAIM = "reclaim"  # the mode of a notice of reclaim
+CLUSTER = "cluster"  # the mode of a node that who runs its cluster drains, as with `kubectl drain`
 PROFILE = "profile"  # the mode of a profiling campaign, which reserves its GPU
-EMPTYING = ("drain", RECLAIM, PROFILE)  # modes in which everything has to leave
+NOTICES = (RECLAIM, CLUSTER)
+EMPTYING = ("drain", *NOTICES, PROFILE)  # modes in which everything has to leave
 
 # A repeated request keeps the time of the first one. A request for the other mode replaces mode and time.
 PUT = statement(
@@ -43,7 +46,8 @@ LISTED = """
     SELECT node, gpu, mode, deadline, asked_by, asked_at, message FROM cordon
     WHERE CAST(:node AS text) = '' OR node = :node
     UNION ALL
-    (SELECT DISTINCT ON (node) node, -1, 'reclaim', deadline, asked_by, asked_at, message FROM reclaim_notice
+    (SELECT DISTINCT ON (node) node, -1, CASE WHEN deadline IS NULL THEN 'cluster' ELSE 'reclaim' END,
+        deadline, asked_by, asked_at, message FROM reclaim_notice
      WHERE NOT is_withdrawn AND (CAST(:node AS text) = '' OR node = :node) ORDER BY node, deadline)
     UNION ALL
     SELECT node, gpu, 'profile', NULL, asked_by, asked_at, 'campaign ' || id || ' measures ' || model || '/' || variant
@@ -71,7 +75,7 @@ class Cordon:
 
     node: str
     gpu: int
-    mode: str  # cordon, drain, reclaim, profile
+    mode: str  # cordon, drain, reclaim, cluster, profile
     deadline: datetime | None
     asked_by: str
     asked_at: datetime

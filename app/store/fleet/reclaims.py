@@ -1,9 +1,12 @@
-"""Notices of reclaim: nodes that their cloud takes back at a deadline. Everything leaves them, as in a drain."""
+"""Notices of reclaim: nodes that their cloud takes back at a deadline, or that who runs their cluster drains.
+
+Everything leaves them, as in a drain.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -11,6 +14,13 @@ from app.store.database.database import statement
 from app.store.fleet import cordons
 from app.store.fleet.cordons import Cordon
 from app.store.plans import plan_reads
+
+
+class NodeNotice(NamedTuple):
+    """What a node says that others will do with it."""
+
+    deadline: datetime | None  # when it is taken back; None: who runs its cluster drains it
+
 
 NoticeSource: TypeAlias = Literal["request", "node"]  # a person or a program asked, or the node's agent reported it
 
@@ -23,7 +33,7 @@ PUT = statement(
     ON CONFLICT (node, source) DO UPDATE SET
         deadline = excluded.deadline, asked_by = excluded.asked_by, asked_at = excluded.asked_at,
         message = excluded.message, is_withdrawn = false
-    WHERE reclaim_notice.deadline <> excluded.deadline
+    WHERE reclaim_notice.deadline IS DISTINCT FROM excluded.deadline
        OR (excluded.source = 'request' AND reclaim_notice.message <> excluded.message)
     RETURNING node
     """,
@@ -45,7 +55,7 @@ REPORTED = statement("reported_notices", "SELECT node, deadline FROM reclaim_not
 
 
 def put(
-    connection: Connection, node: str, source: NoticeSource, deadline: datetime, asked_by: str, message: str
+    connection: Connection, node: str, source: NoticeSource, deadline: datetime | None, asked_by: str, message: str
 ) -> bool:  # fmt: skip
     """Stores a notice and wakes the leader; returns False if it was known."""
     values = {"node": node, "source": source, "deadline": deadline, "asked_by": asked_by, "message": message}
@@ -56,8 +66,8 @@ def put(
 
 
 def read_in_force(connection: Connection, node: str) -> Cordon | None:
-    """Returns a node's notice in force: the one with the earliest deadline."""
-    return next((found for found in cordons.list_cordons(connection, node) if found.mode == cordons.RECLAIM), None)
+    """Returns a node's notice in force: the one with the earliest deadline; one without comes last."""
+    return next((found for found in cordons.list_cordons(connection, node) if found.mode in cordons.NOTICES), None)
 
 
 def withdraw(connection: Connection, node: str) -> None:
@@ -80,6 +90,6 @@ def forget(connection: Connection, node: str) -> None:
     connection.execute(FORGET, {"node": node})
 
 
-def read_reported(connection: Connection) -> dict[str, datetime]:
-    """Returns the deadlines that nodes have reported themselves, also those that were withdrawn."""
-    return {row.node: row.deadline for row in connection.execute(REPORTED)}
+def read_reported(connection: Connection) -> dict[str, NodeNotice]:
+    """Returns what nodes have reported themselves, also what was withdrawn."""
+    return {row.node: NodeNotice(row.deadline) for row in connection.execute(REPORTED)}

@@ -76,6 +76,17 @@ def test_another_share_is_another_process_and_the_old_one_stays_until_it_is_read
     assert taken_down(decision) == ["a.1.1"]
 
 
+def test_a_copy_that_others_end_serves_until_its_successor_is_ready_or_it_must_drain() -> None:
+    old = msgspec.structs.replace(copy(want("a")), called_away_at=100.0)
+    decision = decide([want("a")], [old], NODE, OVERLAP)
+    assert (started(decision), taken_down(decision)) == (["a"], [])
+    assert decide([want("a")], [old, copy(want("a"), Stage.WARMING, 2)], NODE, OVERLAP) == CopyDecision()
+    assert taken_down(decide([want("a")], [old, copy(want("a"), number=2)], NODE, OVERLAP)) == ["a.1.1"]
+    late = replace(NODE, called_away={"a.1.1"})
+    decision = decide([want("a")], [old, copy(want("a"), Stage.WARMING, 2)], late, OVERLAP)
+    assert [(going.copy, going.reason) for going in decision.take_down] == [("a.1.1", "called_away")]
+
+
 def test_a_smaller_batch_needs_no_other_process_and_a_larger_one_does() -> None:
     there = copy(want("a", batch=Frame(8, 1, 16)))
     assert decide([want("a", batch=Frame(4, 1, 8))], [there], NODE, OVERLAP) == CopyDecision()

@@ -98,7 +98,7 @@ def test_it_is_watched_until_the_agent_stops(path: Path) -> None:
 def test_a_running_node_reports_the_deadline_at_once(tmp_path: Path) -> None:
     path = tmp_path / "reclaim"
     deadline = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=2)
-    with machine(tmp_path / "node", ["v100-16gb"]) as made, running(made, reclaim_file=ReclaimFile(path)) as node:
+    with machine(tmp_path / "node", ["v100-16gb"]) as made, running(made, notices=ReclaimFile(path)) as node:
         assert node.report_body(*node.current_minute()).reclaim_at is None
         node.ledger.news.clear()
         path.write_text(deadline.isoformat())

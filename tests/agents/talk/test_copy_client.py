@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agents.talk.copy_client import CopyAddress, MOST_BYTES, TcpCopyClient
+from agents.talk.copy_client import MOST_BYTES, CopyAddress, TcpCopyClient
 from agents.templates import Filled, Probe
 from tests.support.patience import patience
 

@@ -16,9 +16,9 @@ from agents.contract.assignments import AssignedGpu, AssignedInstance, Assignmen
 from agents.control.agent import Agent
 from agents.control.assignments import HIGHEST_INCARNATION, AssignmentVerdict, begin_incarnation, find_contradiction
 from agents.gateway.client import SidecarRoutes
+from agents.host.deadline import MOST_BYTES
 from agents.node.state_folder import Credential, StateFolder
 from agents.seams.routes import RoutesAway
-from agents.host.deadline import MOST_BYTES
 from agents.talk.link import Link, LinkError
 from tests.agents.talk.test_copy_client import copy_that, drips, header_without_end, never_ends, ok, says
 from tests.support.nodes import still_node

@@ -161,6 +161,26 @@ def test_what_a_node_reports_counts_until_it_is_withdrawn_or_reported_no_longer(
     simulation.advance(15)
 
 
+def test_a_node_that_its_cluster_drains_is_emptied_until_the_cluster_wants_it_again(fleet: Planned) -> None:
+    machine, simulation = fleet.simulation.fleet.nodes[NODE], fleet.simulation
+    machine.drained = True
+    simulation.advance(15)
+    assert cordons(fleet) == [(None, "cluster", None)]
+    assert condition(fleet)[0] == "False", "nobody takes it back"
+    assert ("cluster_drain", "who runs the node's cluster drains it") in told(fleet, "cluster_drain")
+    lifted = fleet.server.request("POST", f"/api/v1/nodes/{NODE}/uncordon", {})
+    assert (lifted.status, f"kubectl uncordon {NODE}" in lifted.json["detail"]) == (409, True)
+    machine.reclaim_at = now(fleet) + timedelta(minutes=10)
+    simulation.advance(15)
+    assert [mode for _, mode, _ in cordons(fleet)] == ["reclaim"], "a machine that goes is more than a drain"
+    machine.reclaim_at = None
+    simulation.advance(15)
+    assert [mode for _, mode, _ in cordons(fleet)] == ["cluster"]
+    machine.drained = False
+    simulation.advance(15)
+    assert cordons(fleet) == []
+
+
 def test_a_node_that_is_declared_again_is_under_no_notice(fleet: Planned) -> None:
     spare = {"gpuType": "v100-16gb", "gpus": 2, "cpuCores": 48, "memoryGib": 256}
     manifest = {"apiVersion": "gpuwright/v1", "kind": "Node", "metadata": {"name": "spare"}, "spec": spare}

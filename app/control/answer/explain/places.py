@@ -133,6 +133,7 @@ def _cordon(cordon: CordonWire) -> str:
         "cordon": f"plans place nothing new on {where}",
         "drain": f"plans move everything off {where}",
         "reclaim": "the cloud takes it back, and plans move everything off it",
+        "cluster": "who runs its cluster drains it, and plans move everything off it",
         "profile": f"{where} is kept empty for measurements",
     }.get(cordon["mode"], f"plans keep off {where}")
     until = f" by {clock(str(cordon['deadline']))}" if cordon["deadline"] else ""
