@@ -9,7 +9,7 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance
 from agents.runtime import Running
-from agents.talk.copy_client import CopyAddress
+from agents.talk.copy_client import CopyPlace
 
 
 class Stage(StrEnum):
@@ -74,8 +74,8 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return self.wanted.id
 
     @property
-    def listens_at(self) -> CopyAddress:
-        return CopyAddress(self.port, self.running.host if self.running else "")
+    def listens_at(self) -> CopyPlace:
+        return CopyPlace(self.port, self.running.host if self.running else "")
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ class KubernetesApi:
 
 
 def _server_of_pod() -> str:
-    """Returns the server that every pod is told of."""
+    """Returns the server that the kubelet names to every pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ValueError("KUBERNETES_SERVICE_HOST is not set: --runtime pods runs in a pod of the cluster")

@@ -17,7 +17,7 @@ from agents.seams.routes import Routes, StoredReports
 from agents.templates.reading import Template
 
 
-class Notices(Protocol):
+class NodeNotices(Protocol):
     """Learns what others are about to do with this node."""
 
     deadline: datetime | None  # when it is taken back
@@ -40,7 +40,7 @@ class NodeParts:
     counters: GatewayCounters | None = None  # of the gateway; None: copies count themselves
     host: str = "127.0.0.1"  # where the gateway reaches the copies
     followers: StoredReports | None = None  # gateways that know this node's copies from its reports only
-    notices: Notices | None = None  # that the node will be drained or taken back
+    notices: NodeNotices | None = None  # that the node will be drained or taken back
     allow_list: AllowList = field(default_factory=AllowList)  # of users' own images and commands
     runtime_kind: str = "process"  # or docker, or pods
     checkpoints: Path | None = None  # where jobs save; None: they cannot

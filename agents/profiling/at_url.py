@@ -13,7 +13,7 @@ from agents.profiling.batches import TimingEffort, time_batches
 from agents.profiling.closed_loop import ClosedLoop, LoopFailed
 from agents.profiling.example import ExampleRequest, parse_example
 from agents.seams.traffic import Served
-from agents.talk.copy_client import CopyAddress, CopyReply, TcpCopyClient
+from agents.talk.copy_client import CopyPlace, CopyReply, TcpCopyClient
 from agents.talk.scraping import read_served
 from agents.templates import Probe
 
@@ -114,7 +114,7 @@ class ModelAtUrl:
         return f"GET {path} at {self._host}:{self._port} {why}"
 
     def _ask(self, method: str, path: str, body: str = "") -> CopyReply:
-        return self._client.ask(CopyAddress(self._port), Probe(method, path, body, ANSWER_SECONDS))
+        return self._client.ask(CopyPlace(self._port), Probe(method, path, body, ANSWER_SECONDS))
 
 
 def _go_on(elapsed: float) -> None:

@@ -17,7 +17,7 @@ from agents.host.plaintext import is_loopback, plaintext_refusal
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.ports import free_port
 from agents.kubernetes.api import ACCOUNT, Account, ApiAway, KubernetesApi
-from agents.node.parts import NodeParts, Notices
+from agents.node.parts import NodeNotices, NodeParts
 from agents.node.reclaim_file import ReclaimFile
 from agents.runtime import CopyRuntime
 from agents.seams.device import Device, Mps
@@ -189,7 +189,7 @@ def _cluster(options: AgentOptions) -> KubernetesApi:
         raise ValueError(f"--runtime pods runs in a pod of the cluster: {error}") from error
 
 
-def _notices(options: AgentOptions, api: KubernetesApi | None) -> Notices | None:
+def _notices(options: AgentOptions, api: KubernetesApi | None) -> NodeNotices | None:
     if api is not None:
         from agents.node.cluster_notices import ClusterNotices
 

@@ -86,7 +86,7 @@ def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[
     if launch.port:
         container["ports"] = [{"name": "serves", "containerPort": launch.port}]
     if launch.filled.drain_seconds and launch.port:
-        # Whoever deletes the pod need not know us: meanwhile the agent takes it out of the routes.
+        # Others may delete the pod without asking us: meanwhile the agent takes it out of the routes.
         container["lifecycle"] = {"preStop": {"sleep": {"seconds": max(1, int(launch.filled.drain_seconds))}}}
     return container
 

@@ -32,15 +32,15 @@ class CopyReply:
     why: str = ""
 
 
-class CopyAddress(NamedTuple):
+class CopyPlace(NamedTuple):
     """Where a copy listens."""
 
     port: int
     host: str = ""  # empty: the node's own address
 
-    def on(self, node_host: str) -> CopyAddress:
+    def on(self, node_host: str) -> CopyPlace:
         """Returns the whole address, where `node_host` is the node's own."""
-        return CopyAddress(self.port, self.host or node_host)
+        return CopyPlace(self.port, self.host or node_host)
 
     def spell(self) -> str:
         """Returns host:port, as gateways and reports spell it."""
@@ -50,9 +50,9 @@ class CopyAddress(NamedTuple):
 class CopyClient(Protocol):
     """Asks copies; a simulated runtime answers without a socket."""
 
-    def ask(self, copy: CopyAddress, probe: Probe, **values: float) -> CopyReply: ...
+    def ask(self, copy: CopyPlace, probe: Probe, **values: float) -> CopyReply: ...
 
-    def served(self, copy: CopyAddress, filled: Filled) -> Served | None: ...
+    def served(self, copy: CopyPlace, filled: Filled) -> Served | None: ...
 
 
 class TcpCopyClient:
@@ -61,7 +61,7 @@ class TcpCopyClient:
     def __init__(self, host: str = LOOPBACK) -> None:
         self._host = host
 
-    def ask(self, copy: CopyAddress, probe: Probe, **values: float) -> CopyReply:
+    def ask(self, copy: CopyPlace, probe: Probe, **values: float) -> CopyReply:
         """Sends the probe, with placeholders such as `{batch}` filled in from `values`."""
         path, body = _fill(probe.path, values), _fill(probe.body, values)
         address = (copy.on(self._host).host, probe.port or copy.port)
@@ -73,7 +73,7 @@ class TcpCopyClient:
         except (OSError, http.client.HTTPException, ValueError) as error:
             return CopyReply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
 
-    def served(self, copy: CopyAddress, filled: Filled) -> Served | None:
+    def served(self, copy: CopyPlace, filled: Filled) -> Served | None:
         """Returns what the copy reports to have served; None without a metrics endpoint or an answer."""
         if filled.metrics is None:
             return None

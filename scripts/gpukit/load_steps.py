@@ -37,7 +37,7 @@ def see_shares(stand: Stand) -> dict[str, object]:
     for number, percent in enumerate(stand.time.take(SEEN_PERCENTS[:: 3 if stand.options.is_short else 1])):
         task = stand.task("arithmetic", stand.args("arithmetic"), percent, sequence=number + 1)
         with stand.warm(task) as warm:
-            served = stand.drivers.talk.served(warm.copy.port, warm.filled)
+            served = stand.drivers.talk.served(warm.copy.listens_at, warm.filled)
             running = warm.copy.running
             rows.append(
                 {
@@ -64,6 +64,7 @@ def exceed_memory(stand: Stand) -> dict[str, object]:
     drivers.mps.start(stand.gpu.uuid)
     limits = drivers.mps.environment(stand.gpu.uuid, 50.0, LIMIT_GIB)
     running = drivers.runtime.start(Launch(copy.id, copy.gpu, stand.filler.fill(copy), copy.port, limits))
+    assert running is not None, "a process runs at once"
     ends_at = time.monotonic() + END_SECONDS
     while drivers.runtime.alive(running) and time.monotonic() < ends_at:
         time.sleep(0.05)

@@ -89,6 +89,7 @@ def _start_outside(stand: Stand) -> Iterator[tuple[WarmCopy, str]]:
     copy = NodeCopy("kit-outside.1", wanted, uuid, port=free_port(HOST, ()))
     filled = stand.filler.fill(copy)
     running = drivers.runtime.start(Launch(copy.id, uuid, filled, copy.port, NO_MPS))
+    assert running is not None, "a process runs at once"
     try:
         began = clocks.seconds()
         copy = NodeCopy(copy.id, wanted, uuid, Stage.VERIFYING, copy.port, running=running, since=began)
@@ -114,7 +115,7 @@ def _describe_outside(stand: Stand, outside: WarmCopy) -> dict[str, object]:
     drivers, copy = stand.drivers, outside.copy
     assert copy.running is not None
     pids = drivers.runtime.pids(copy.running)
-    served = drivers.talk.served(copy.port, outside.filled)
+    served = drivers.talk.served(copy.listens_at, outside.filled)
     held = [process.memory_gib for process in drivers.device.processes(copy.gpu) if process.pid in pids]
     return {
         "runs": drivers.runtime.alive(copy.running),

@@ -22,7 +22,7 @@ from agents.devices.simulated.remote import connect
 from agents.host.local_socket import NotRunning, ask
 from agents.node.adoption import instance_of
 from agents.runtime import proc
-from agents.talk.copy_client import CopyAddress, TcpCopyClient
+from agents.talk.copy_client import CopyPlace, TcpCopyClient
 from agents.templates import Probe
 from app.store.database.database import Database
 from simulation.real.open_loop import percentile
@@ -173,7 +173,7 @@ class Site:
             for running in self.agent.runtime.find():
                 self.seen.copies.add(running.copy)
                 port = proc.read_variable(running.pid, "GPUWRIGHT_PORT")
-                if port and TcpCopyClient().ask(CopyAddress(int(port)), HEALTHZ).ok:
+                if port and TcpCopyClient().ask(CopyPlace(int(port)), HEALTHZ).ok:
                     ready.add(instance_of(running.copy))
             if ready != {CHANGED, OTHER}:
                 self.seen.broken.append(f"{time.monotonic()}: ready {ready}")

@@ -19,7 +19,7 @@ from agents.keeper.filler import Filler
 from agents.node.adoption import instance_of
 from agents.runtime import proc
 from agents.seams.device import DeviceError
-from agents.talk.copy_client import CopyAddress, TcpCopyClient
+from agents.talk.copy_client import CopyPlace, TcpCopyClient
 from agents.templates.reading import read
 from app.store.database.database import Database
 from tests.support.agents import AgentProcess
@@ -108,5 +108,5 @@ def _sm_count(copy: str, pid: int) -> int | None:
         NodeCopy(copy, wanted, "GPU-x", port=int(port or 0), largest_batch=largest_batch(wanted))
     )
     assert filled is not None
-    said = TcpCopyClient().served(CopyAddress(int(port or 0)), filled)
+    said = TcpCopyClient().served(CopyPlace(int(port or 0)), filled)
     return said.sm_count if said else None

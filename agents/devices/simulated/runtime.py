@@ -8,7 +8,7 @@ from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.process import Behaviour, Process
 from agents.runtime import Launch, LaunchError, Running
 from agents.seams.traffic import Served
-from agents.talk.copy_client import CopyAddress, CopyReply
+from agents.talk.copy_client import CopyPlace, CopyReply
 from agents.templates import Filled, Probe
 
 SILENCE = CopyReply(False, 0, why="no process answers")
@@ -132,7 +132,7 @@ class SimulatedTalk:
         self._machine = machine
         self._clock = clock
 
-    def ask(self, copy: CopyAddress, probe: Probe, **values: float) -> CopyReply:
+    def ask(self, copy: CopyPlace, probe: Probe, **values: float) -> CopyReply:
         process = self._find_process(probe.port or copy.port)
         if process is None:
             return SILENCE
@@ -153,7 +153,7 @@ class SimulatedTalk:
             return CopyReply(True, 200)
         return CopyReply(False, 404)
 
-    def served(self, copy: CopyAddress, filled: Filled) -> Served | None:
+    def served(self, copy: CopyPlace, filled: Filled) -> Served | None:
         process = self._find_process((filled.metrics.port if filled.metrics else 0) or copy.port)
         if process is None or filled.metrics is None:
             return None

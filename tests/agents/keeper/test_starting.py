@@ -15,7 +15,7 @@ from agents.keeper.drivers import NodeDrivers
 from agents.keeper.starting import STRAY_SECONDS, StartContext, start_copy
 from agents.keeper.step_runner import Result, StepRunner, do_nothing
 from agents.seams.device import GpuProcess
-from agents.talk.copy_client import CopyAddress, CopyReply
+from agents.talk.copy_client import CopyPlace, CopyReply
 from agents.templates import Filled, Probe
 from tests.support.nodes import served
 from tests.support.patience import patience
@@ -34,7 +34,7 @@ class SlowTalk(SimulatedTalk):
         self.now = 0.0
         self.asked: list[Probe] = []
 
-    def ask(self, copy: CopyAddress, probe: Probe, **values: float) -> CopyReply:
+    def ask(self, copy: CopyPlace, probe: Probe, **values: float) -> CopyReply:
         self.now += OPENS_SECONDS
         self.asked.append(probe)
         return super().ask(copy, probe, **values)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agents.talk.copy_client import MOST_BYTES, CopyAddress, TcpCopyClient
+from agents.talk.copy_client import MOST_BYTES, CopyPlace, TcpCopyClient
 from agents.templates import Filled, Probe
 from tests.support.patience import patience
 
@@ -58,20 +58,20 @@ def ok(body: bytes) -> bytes:
 
 def test_an_answer_comes_back_with_its_status() -> None:
     with copy_that(says(ok(b"fine"))) as port:
-        reply = TcpCopyClient().ask(CopyAddress(port), Probe("GET", "/healthz"))
+        reply = TcpCopyClient().ask(CopyPlace(port), Probe("GET", "/healthz"))
     assert (reply.ok, reply.status, reply.body) == (True, 200, b"fine")
 
 
 def test_a_refusal_is_an_answer_that_is_not_ok() -> None:
     with copy_that(says(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")) as port:
-        reply = TcpCopyClient().ask(CopyAddress(port), Probe("GET", "/healthz"))
+        reply = TcpCopyClient().ask(CopyPlace(port), Probe("GET", "/healthz"))
     assert (reply.ok, reply.status) == (False, 503)
 
 
 def test_a_chunked_answer_is_put_together() -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     with copy_that(says(answer)) as port:
-        assert TcpCopyClient().ask(CopyAddress(port), Probe("GET", "/metrics")).body == b"abcde"
+        assert TcpCopyClient().ask(CopyPlace(port), Probe("GET", "/metrics")).body == b"abcde"
 
 
 def test_the_live_batch_is_filled_into_the_body() -> None:
@@ -83,7 +83,7 @@ def test_the_live_batch_is_filled_into_the_body() -> None:
 
     body = '{"batch": {batch}, "batchTimeoutMs": {batch_timeout_ms}}'
     with copy_that(behave) as port:
-        assert TcpCopyClient().ask(CopyAddress(port), Probe("PUT", "/v1/batch", body), batch=8, batch_timeout_ms=2.5).ok
+        assert TcpCopyClient().ask(CopyPlace(port), Probe("PUT", "/v1/batch", body), batch=8, batch_timeout_ms=2.5).ok
     assert requests[0].startswith(b"PUT /v1/batch HTTP/1.1\r\n")
     assert requests[0].endswith(b'{"batch": 8, "batchTimeoutMs": 2.5}')
 
@@ -129,7 +129,7 @@ def header_without_end(connection: socket.socket, request: bytes) -> None:
 )
 def test_a_copy_that_misbehaves_is_no_answer_and_no_hang(behave: Callable[[socket.socket, bytes], None]) -> None:
     with copy_that(behave) as port:
-        reply = TcpCopyClient().ask(CopyAddress(port), Probe("GET", "/metrics", seconds=0.3))
+        reply = TcpCopyClient().ask(CopyPlace(port), Probe("GET", "/metrics", seconds=0.3))
     assert (reply.ok, reply.status) == (False, 0)
     assert reply.why
 
@@ -137,26 +137,26 @@ def test_a_copy_that_misbehaves_is_no_answer_and_no_hang(behave: Callable[[socke
 def test_a_port_without_listener_is_no_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    assert not TcpCopyClient().ask(CopyAddress(port), Probe("GET", "/")).ok
-    assert not TcpCopyClient().ask(CopyAddress(0), Probe("GET", "/")).ok
-    assert not TcpCopyClient().ask(CopyAddress(99_999), Probe("GET", "/")).ok
+    assert not TcpCopyClient().ask(CopyPlace(port), Probe("GET", "/")).ok
+    assert not TcpCopyClient().ask(CopyPlace(0), Probe("GET", "/")).ok
+    assert not TcpCopyClient().ask(CopyPlace(99_999), Probe("GET", "/")).ok
 
 
 def test_metrics_may_be_on_another_port() -> None:
     text = b'nv_inference_request_success{model="m",version="1"} 7\n'
     with copy_that(says(ok(text))) as port:
         totals = TcpCopyClient().served(
-            CopyAddress(1), Filled("t", ("x",), metrics=Probe("GET", "/metrics", port=port), metrics_kind="triton")
+            CopyPlace(1), Filled("t", ("x",), metrics=Probe("GET", "/metrics", port=port), metrics_kind="triton")
         )
     assert totals is not None
     assert totals.counters.requests == 7
 
 
 def test_a_copy_without_metrics_says_nothing() -> None:
-    assert TcpCopyClient().served(CopyAddress(1), Filled("t", ("x",))) is None
+    assert TcpCopyClient().served(CopyPlace(1), Filled("t", ("x",))) is None
     assert (
         TcpCopyClient().served(
-            CopyAddress(1), Filled("t", ("x",), metrics=Probe("GET", "/metrics"), metrics_kind="gpuwright")
+            CopyPlace(1), Filled("t", ("x",), metrics=Probe("GET", "/metrics"), metrics_kind="gpuwright")
         )
         is None
     )
@@ -165,5 +165,5 @@ def test_a_copy_without_metrics_says_nothing() -> None:
 def test_a_copy_is_asked_where_it_listens_and_nowhere_else() -> None:
     """A node whose gateway is another machine has an address of its own, and its copies listen there alone."""
     with copy_that(says(ok(b"{}")), "127.0.0.2") as port:
-        assert TcpCopyClient("127.0.0.2").ask(CopyAddress(port), Probe("GET", "/healthz")).ok
-        assert not TcpCopyClient().ask(CopyAddress(port), Probe("GET", "/healthz")).ok
+        assert TcpCopyClient("127.0.0.2").ask(CopyPlace(port), Probe("GET", "/healthz")).ok
+        assert not TcpCopyClient().ask(CopyPlace(port), Probe("GET", "/healthz")).ok

@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from agents.seams.routes import Route
-from agents.talk.copy_client import CopyAddress, TcpCopyClient
+from agents.talk.copy_client import CopyPlace, TcpCopyClient
 from agents.templates import Filled
 from agents.templates.filling import Builtin, fill
 from agents.templates.reading import read
@@ -115,7 +115,7 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealTriton]:
             def is_ready() -> bool:
                 assert process.poll() is None, (folder / "log").read_text()[-2000:]
                 assert filled.health
-                return TcpCopyClient().ask(CopyAddress(port), filled.health).ok
+                return TcpCopyClient().ask(CopyPlace(port), filled.health).ok
 
             until(is_ready, "Triton is ready")
             gateway.routes().declare([Route("c1", "shop/echo", f"127.0.0.1:{port}", 1.0, paths=filled.paths)])
@@ -127,15 +127,15 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealTriton]:
 
 def test_triton_answers_callers_and_its_agent(triton: RealTriton) -> None:
     assert triton.filled.warm_up
-    assert TcpCopyClient().ask(CopyAddress(triton.port), triton.filled.warm_up).ok
-    before = TcpCopyClient().served(CopyAddress(triton.port), triton.filled)
+    assert TcpCopyClient().ask(CopyPlace(triton.port), triton.filled.warm_up).ok
+    before = TcpCopyClient().served(CopyPlace(triton.port), triton.filled)
     for path in ("/v2/models/echo/infer", "/v2/models/echo/versions/1/infer"):
         status, answer = triton.call("POST", path, QUESTION)
         assert status == 200, answer
         assert json.loads(answer)["outputs"][0]["data"] == [21.0]
     for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/echo", "/v2/models/echo/ready"):
         assert triton.call("GET", path)[0] == 200, path
-    after = TcpCopyClient().served(CopyAddress(triton.port), triton.filled)
+    after = TcpCopyClient().served(CopyPlace(triton.port), triton.filled)
     assert before and after
     assert after.counters.requests - before.counters.requests == 2
 

@@ -13,7 +13,7 @@ from agents.devices.simulated.process import Behaviour
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.runtime import CopyRuntime, Launch, LaunchError, Running
 from agents.seams.device import MpsState
-from agents.talk.copy_client import CopyAddress, CopyClient
+from agents.talk.copy_client import CopyClient, CopyPlace
 from agents.templates import Filled, Probe
 
 FILLED = Filled(
@@ -61,13 +61,13 @@ def test_a_process_becomes_a_client_then_answers_then_is_warm() -> None:
     node.now = 0.6
     assert node.mps.clients(node.uuid) == {running.pid} == node.runtime.pids(running)
     assert node.device.read(node.uuid).memory_used_gib == pytest.approx(1.8)
-    assert node.talk.ask(CopyAddress(8000), FILLED.health or Probe("", "")).status == 0
+    assert node.talk.ask(CopyPlace(8000), FILLED.health or Probe("", "")).status == 0
     node.now = 2.1
-    assert node.talk.ask(CopyAddress(8000), FILLED.health or Probe("", "")).ok
-    assert node.talk.ask(CopyAddress(8000), FILLED.warm_up or Probe("", "")).status == 503
+    assert node.talk.ask(CopyPlace(8000), FILLED.health or Probe("", "")).ok
+    assert node.talk.ask(CopyPlace(8000), FILLED.warm_up or Probe("", "")).status == 503
     node.now = 3.1
-    assert node.talk.ask(CopyAddress(8000), FILLED.warm_up or Probe("", "")).ok
-    served = node.talk.served(CopyAddress(8000), FILLED)
+    assert node.talk.ask(CopyPlace(8000), FILLED.warm_up or Probe("", "")).ok
+    served = node.talk.served(CopyPlace(8000), FILLED)
     assert served is not None
     assert served.sm_count == 24
     assert served.memory_gib == pytest.approx(1.8)
@@ -89,9 +89,9 @@ def test_a_drained_process_exits_and_its_memory_is_free() -> None:
     node = Node()
     running = node.start()
     node.now = 5.0
-    assert node.talk.ask(CopyAddress(8000), FILLED.drain or Probe("", "")).ok
+    assert node.talk.ask(CopyPlace(8000), FILLED.drain or Probe("", "")).ok
     node.now = 5.5
-    node.talk.ask(CopyAddress(8000), FILLED.drain or Probe("", ""))
+    node.talk.ask(CopyPlace(8000), FILLED.drain or Probe("", ""))
     assert node.runtime.alive(running)
     node.now = 6.1
     assert not node.runtime.alive(running)
@@ -104,7 +104,7 @@ def test_who_ignores_drain_and_sigterm_is_terminated_or_killed() -> None:
     node = Node(Behaviour(ignores_drain=True, ignores_term=True))
     first, second = node.start("a", 8000), node.start("b", 8001)
     node.now = 5.0
-    node.talk.ask(CopyAddress(8000), FILLED.drain or Probe("", ""))
+    node.talk.ask(CopyPlace(8000), FILLED.drain or Probe("", ""))
     node.runtime.end(first, force=False)
     node.now = 100.0
     assert node.runtime.alive(first)
