@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from app.settings import PREFIX, UNPREFIXED, Settings
-from cli.verbs import db, gateway, planner, scaler, serve
+from cli.verbs import agent, db, gateway, planner, scaler, serve
 from scripts.kubernetes.programs import KUBERNETES
 from tests.support.helm import CHART, EVERYTHING, Resource, finish, render, run_helm
 from tests.support.patience import patience
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 NEWEST = int(KUBERNETES.read_version().split(".")[1])
 VERSIONS = [f"1.{minor}" for minor in (NEWEST, NEWEST - 1, NEWEST - 2)]
-VERBS = {"serve": serve, "planner": planner, "db": db, "gateway": gateway, "scaler": scaler}
+VERBS = {"serve": serve, "planner": planner, "db": db, "gateway": gateway, "scaler": scaler, "agent": agent}
 OF_OTHERS = ("monitoring.coreos.com/v1",)  # the Prometheus Operator's, for which Kubernetes has no schema
 MONITORING = CHART.parent / "monitoring"
 
@@ -43,7 +43,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Resource]:
 
 def pods(resources: list[Resource]) -> Iterator[tuple[str, Resource]]:
     for one in resources:
-        if one["kind"] in ("Deployment", "Job"):
+        if one["kind"] in ("DaemonSet", "Deployment", "Job"):
             yield one["metadata"]["name"], one["spec"]["template"]
 
 
@@ -84,25 +84,33 @@ def test_by_itself_it_makes_server_planner_and_migration_and_gives_no_rights(bar
 def test_no_part_that_runs_twice_is_evicted_as_a_whole(whole: list[Resource]) -> None:
     twice = {name for name, one in named(whole, "Deployment").items() if one["spec"]["replicas"] > 1}
     assert twice == {"gpuwright-api", "gpuwright-planner", "gpuwright-scaler"}
-    assert named(whole, "PodDisruptionBudget").keys() == twice
+    assert named(whole, "PodDisruptionBudget").keys() == {*twice, "gpuwright-copies"}
 
 
-def test_every_container_is_nobody_on_a_root_that_it_cannot_write(whole: list[Resource]) -> None:
+ACCOUNTS = {"scaler": "gpuwright-scaler", "api": "gpuwright-api", "agent": "gpuwright-runner"}
+ROOT = {"folders": ["CHOWN", "FOWNER"], "helper": ["SYS_ADMIN", "CHOWN"]}  # of a GPU node, and what each may do
+
+
+def test_every_container_is_nobody_on_a_root_that_it_cannot_write(whole: list[Resource], bare: list[Resource]) -> None:
     for _, pod in pods(whole):
         spec = pod["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        account = "gpuwright-scaler" if spec["containers"][0]["name"] == "scaler" else None
-        assert spec["automountServiceAccountToken"] is (account is not None)
-        assert spec.get("serviceAccountName") == account
+        name = spec["containers"][0]["name"]
+        assert spec["automountServiceAccountToken"] is (name in ("api", "scaler"))
+        assert spec.get("serviceAccountName") == ACCOUNTS.get(name)
+        assert not spec.keys() & {"hostNetwork", "hostIPC"} and spec.get("hostPID", False) is (name == "agent")
+    assert not any(pod["spec"]["automountServiceAccountToken"] for _, pod in pods(bare))
     found = list(containers(whole))
-    assert {one["name"] for one in found} == {"sidecar", "haproxy", "api", "planner", "scaler", "migrate"}
+    of_agents = {*ROOT, "join", "agent"}
+    assert {one["name"] for one in found} == {"sidecar", "haproxy", "api", "planner", "scaler", "migrate", *of_agents}
     for container in found:
-        secured = container["securityContext"]
+        secured, added = container["securityContext"], ROOT.get(container["name"])
         assert secured["allowPrivilegeEscalation"] is False
         assert secured["readOnlyRootFilesystem"] is True
-        assert secured["capabilities"] == {"drop": ["ALL"]}
+        assert secured["capabilities"] == {"drop": ["ALL"], **({"add": added} if added else {})}
+        assert secured.get("runAsUser", 1) > 0 or added
         assert "memory" in container["resources"]["limits"]
         assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
         assert re.fullmatch(r"registry\.example\.org/gpuwright-[a-z]+:0\.1\.0", container["image"])
@@ -113,11 +121,11 @@ def test_what_each_container_runs_is_a_verb_that_takes_these_words_and_settings_
 ) -> None:
     known = {
         f.name.upper() if f.name in UNPREFIXED else PREFIX + f.name.upper() for f in dataclasses.fields(Settings)
-    } | {"XDG_CACHE_HOME"}
+    } | {"XDG_CACHE_HOME", "NODE_NAME"}
     ran = set()
     for container in containers(whole):
         if "command" in container:
-            assert container["command"][0] == "haproxy"
+            assert container["name"] in ("haproxy", *ROOT)
             continue
         parser = argparse.ArgumentParser()
         VERBS[container["args"][0]].add_arguments(parser)
@@ -140,7 +148,9 @@ def test_every_volume_is_there_and_every_selector_finds_pods(whole: list[Resourc
         match one["kind"]:
             case "Service":
                 wanted = one["spec"]["selector"]
-            case "PodDisruptionBudget" | "Deployment":
+            case _ if one["metadata"]["name"].endswith("-copies"):
+                continue  # whose pods an agent makes
+            case "PodDisruptionBudget" | "Deployment" | "DaemonSet":
                 wanted = one["spec"]["selector"]["matchLabels"]
             case "NetworkPolicy":
                 wanted = one["spec"]["podSelector"]["matchLabels"]
@@ -238,7 +248,7 @@ def test_every_value_that_is_documented_is_used_and_every_one_that_is_used_is_do
 
 def leaves(value: Any, path: str = "") -> Iterator[str]:
     """The paths of values; what an operator fills with names of his own is one value."""
-    if isinstance(value, dict) and value and not path.endswith(("labels", "resources")):
+    if isinstance(value, dict) and value and not path.lower().endswith(("labels", "resources")):
         for key, inner in value.items():
             yield from leaves(inner, f"{path}.{key}".lstrip("."))
     else:
@@ -261,3 +271,41 @@ def test_a_scaler_has_the_account_that_may_scale_and_reaches_what_it_reads(
     assert names == ["monitoring", "keda"]
     helm = run_helm(tmp_path, "template", "gpuwright", str(CHART), values={"scaler": {"enabled": True}})
     assert "scaler.prometheus is empty" in helm.communicate(timeout=patience())[1]
+
+
+def test_an_agent_gets_its_tokens_the_root_helper_none_and_both_folders_of_their_node(
+    whole: list[Resource],
+) -> None:
+    [daemon] = named(whole, "DaemonSet").values()
+    spec = daemon["spec"]["template"]["spec"]
+    by_name = {one["name"]: one for one in [*spec["initContainers"], *spec["containers"]]}
+    projected = {one["name"]: one["projected"]["sources"][0] for one in spec["volumes"] if "projected" in one}
+    assert projected["joining"]["serviceAccountToken"]["audience"] == "gpuwright"
+    assert "audience" not in projected["kubernetes"]["serviceAccountToken"]
+    holders = {
+        name: {mount["name"] for mount in one["volumeMounts"]} & projected.keys() for name, one in by_name.items()
+    }
+    assert holders == {"folders": set(), "helper": set(), "join": {"joining"}, "agent": {"joining", "kubernetes"}}
+    helper = (CHART.parent / "systemd" / "gpuwright-privileged.service").read_text()
+    assert "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN\n" in helper
+    socket, state = "/run/gpuwright-privileged/socket", "/var/lib/gpuwright-privileged"
+    assert by_name["helper"]["args"] == ["--user", "64820", "--socket", socket, "--state-dir", state]
+    mounts = [(mount["name"], mount["mountPath"]) for one in by_name.values() for mount in one["volumeMounts"]]
+    for volume in spec["volumes"]:  # a copy has the same folders at the same paths
+        if "hostPath" in volume:
+            assert {path for name, path in mounts if name == volume["name"]} == {volume["hostPath"]["path"]}
+    server = next(one for one in containers(whole) if one["name"] == "api")
+    assert {"name": "GPUWRIGHT_KUBERNETES_AGENTS", "value": "gpuwright-nodes/gpuwright-runner"} in server["env"]
+
+
+def test_agents_need_a_namespace_of_their_own_and_a_pool(tmp_path: Path) -> None:
+    pools = [{"name": "t4", "gpuType": "t4", "gpus": 1, "nodeSelector": {"pool": "t4"}}]
+    for agents, wanted in (
+        ({"pools": pools, "namespace": "gpuwright"}, "agent.namespace is that of the servers"),
+        ({}, "agent.pools is empty"),
+    ):
+        helm = run_helm(
+            tmp_path, "template", "gpuwright", str(CHART), "--namespace", "gpuwright",
+            values={"agent": {"enabled": True, **agents}},
+        )  # fmt: skip
+        assert wanted in helm.communicate(timeout=patience())[1]

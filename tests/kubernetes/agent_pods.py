@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tests.kubernetes.cluster import Cluster, Resource
+import json
+from pathlib import Path
+
+from agents.kubernetes.api import Account, KubernetesApi
+from tests.kubernetes.cluster import Cluster, Resource, User
+from tests.kubernetes.kubeconfig import read_connection
 
 
 def put_pod(cluster: Cluster, namespace: str, name: str, node: str, account: str) -> None:
@@ -21,3 +26,14 @@ def bind_token(cluster: Cluster, namespace: str, pod: str, audience: str = "") -
     words = ["create", "token", found["spec"]["serviceAccountName"], *([f"--audience={audience}"] if audience else [])]
     bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}", f"--bound-object-uid={found['metadata']['uid']}")
     return cluster.kubectl("-n", namespace, *words, *bound).strip()
+
+
+def open_api(user: User, folder: Path) -> KubernetesApi:
+    """Returns the agent's own client, with what the kubelet mounts into its pod."""
+    text = user.kubeconfig.read_text()
+    url, authority = read_connection(text)
+    folder.mkdir()
+    (folder / "token").write_text(json.loads(text)["users"][0]["user"]["token"])
+    (folder / "ca.crt").write_text(authority)
+    (folder / "namespace").write_text(user.namespace)
+    return KubernetesApi(Account(folder), url)

@@ -69,18 +69,18 @@ class Cluster:
         self.kubectl("-n", namespace, "create", "serviceaccount", name)
         return self.log_in(namespace, name)
 
-    def log_in(self, namespace: str, name: str) -> User:
-        """Returns a service account that exists, with a token for an hour."""
-        token = self.kubectl("-n", namespace, "create", "token", name).strip()
-        path = self._folder / f"{namespace}-{name}.kubeconfig"
+    def log_in(self, namespace: str, name: str, token: str = "") -> User:
+        """Returns a service account that exists, with this token, or one for an hour."""
+        token = token or self.kubectl("-n", namespace, "create", "token", name).strip()
+        path = self._folder / f"{namespace}-{name}-{next(self._numbers)}.kubeconfig"
         url, authority = read_connection(self.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
         write_kubeconfig(path, url, authority, token, namespace)
         return User(f"system:serviceaccount:{namespace}:{name}", namespace, path)
 
-    def may(self, user: User, verb: str, resource: str) -> bool:
+    def may(self, user: User, verb: str, *resource: str) -> bool:
         """Asks the server, who knows of a grant a moment after it is made."""
         try:
-            return self.kubectl("auth", "can-i", verb, resource, "-n", user.namespace, user=user).strip() == "yes"
+            return self.kubectl("auth", "can-i", verb, *resource, "-n", user.namespace, user=user).strip() == "yes"
         except Refused:
             return False
 

@@ -11,26 +11,18 @@ from pathlib import Path
 import pytest
 
 from clusters.objects import KINDS
-from tests.kubernetes.cluster import Cluster, Refused, User
+from tests.kubernetes.cluster import Cluster, Refused
+from tests.kubernetes.installed import Installed
 from tests.kubernetes.recorded import Recorder, define_kind
 from tests.kubernetes.server import ApiServer
 from tests.kubernetes.test_clients import deployment
 from tests.support.forked import ROOT
-from tests.support.helm import CHART, EVERYTHING, Values, finish, render, run_helm
+from tests.support.helm import CHART, EVERYTHING, render, run_helm
 from tests.support.patience import patience, until
 
 pytestmark = pytest.mark.slow
 
 OPERATOR = "monitoring.coreos.com"
-SUCCEEDED = {
-    "startTime": "2026-01-01T00:00:00Z",
-    "completionTime": "2026-01-01T00:00:01Z",
-    "succeeded": 1,
-    "conditions": [
-        {"type": name, "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
-        for name in ("SuccessCriteriaMet", "Complete")
-    ],
-}
 
 
 @pytest.fixture(scope="module")
@@ -50,37 +42,6 @@ def kinds_of_others(api_server: ApiServer, cluster: Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
 
 
-class Installed:
-    """A release of the chart in a namespace. Where no kubelet runs, the test says that the migration has succeeded."""
-
-    def __init__(self, cluster: Cluster, folder: Path, namespace: str) -> None:
-        self.cluster, self.folder, self.namespace = cluster, folder, namespace
-        self.name = namespace  # roles of all namespaces have the release's name
-
-    def run(self, verb: str, values: Values) -> None:
-        before = self._migration()
-        words = (verb, self.name, str(CHART), "--namespace", self.namespace)
-        helm = run_helm(self.folder, *words, values=values, KUBECONFIG=str(self.cluster.admin))
-        until(lambda: helm.poll() is not None or self._migration() not in ("", before), "the migration")
-        if helm.poll() is None:
-            job = f"job/{self.name}-migrate"
-            self.cluster.patch_status(self.namespace, job, SUCCEEDED)
-        finish(helm)
-
-    def _migration(self) -> str:
-        found = self.cluster.read("-n", self.namespace, "get", "jobs")["items"]
-        return found[0]["metadata"]["uid"] if found else ""
-
-    def user(self, role: str) -> User:
-        return self.cluster.log_in(self.namespace, f"{self.name}-{role}")
-
-    def remove(self) -> None:
-        helm = run_helm(
-            self.folder, "uninstall", self.name, "--namespace", self.namespace, KUBECONFIG=str(self.cluster.admin)
-        )
-        finish(helm)
-
-
 @pytest.fixture
 def installed(kinds_of_others: None, cluster: Cluster, tmp_path: Path, namespace: str) -> Iterator[Installed]:
     made = Installed(cluster, tmp_path, namespace)
@@ -94,12 +55,18 @@ def test_it_is_installed_upgraded_and_removed_and_leaves_nothing(
 ) -> None:
     made = Installed(cluster, tmp_path, namespace)
     made.run("install", EVERYTHING)
-    kinds = "deployments,jobs,services,networkpolicies,poddisruptionbudgets,configmaps,servicemonitors,prometheusrules"
+    kinds = (
+        "deployments,daemonsets,jobs,services,networkpolicies,poddisruptionbudgets,configmaps,"
+        "servicemonitors,prometheusrules"
+    )
     found = cluster.read("-n", namespace, "get", kinds)["items"]
     ours = sorted((one["kind"], one["metadata"]["name"].removeprefix(f"{namespace}-")) for one in found)
     assert not [name for kind, name in ours if kind == "Job"], "the migration has succeeded"
     assert [name for kind, name in ours if kind == "Deployment"] == ["api", "gateway", "planner", "scaler"]
     assert [name for kind, name in ours if kind == "ServiceMonitor"] == ["api", "gateway", "planner", "scaler"]
+    on_nodes = cluster.read("-n", made.nodes, "get", f"{kinds},roles,rolebindings")["items"]
+    there = {(one["kind"], one["metadata"]["name"].removeprefix(f"{namespace}-")) for one in on_nodes}
+    assert there >= {("DaemonSet", "agent-a100"), ("PodDisruptionBudget", "gpuwright-copies"), ("Role", "runner")}
 
     made.run("upgrade", {**EVERYTHING, "image": {"tag": "0.2.0"}, "gateway": {"enabled": False}})
     [server] = [
@@ -110,10 +77,11 @@ def test_it_is_installed_upgraded_and_removed_and_leaves_nothing(
         cluster.read("-n", namespace, "get", f"deployment/{namespace}-gateway")
 
     made.remove()
-    left = cluster.read("-n", namespace, "get", f"{kinds},serviceaccounts")["items"]
-    assert {one["metadata"]["name"] for one in left} <= {"default", "kube-root-ca.crt"}
-    cluster_wide = cluster.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
-    assert namespace not in cluster_wide
+    for place in (namespace, made.nodes):
+        left = cluster.read("-n", place, "get", f"{kinds},serviceaccounts,roles,rolebindings")["items"]
+        assert {one["metadata"]["name"] for one in left} <= {"default", "kube-root-ca.crt"}
+    policies = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+    assert namespace not in cluster.kubectl("get", f"clusterroles,clusterrolebindings,{policies}", "-o", "name")
 
 
 READ = tuple(kind.display_name for kind in KINDS)
@@ -139,6 +107,28 @@ def test_every_pod_is_let_into_a_namespace_that_restricts_pods(
     tried[0]["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     with pytest.raises(Refused, match='violates PodSecurity "restricted'):
         cluster.kubectl(*admitting, given=tried[0])
+
+
+def test_an_agents_pod_is_let_into_no_namespace_but_one_for_privileged_pods(
+    cluster: Cluster, tmp_path: Path, namespace: str
+) -> None:
+    [template] = [one["spec"]["template"] for one in render(tmp_path, EVERYTHING) if one["kind"] == "DaemonSet"]
+    del template["spec"]["runtimeClassName"]  # which the GPU operator makes
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent"}, "spec": template["spec"]}
+    admitting = ("-n", namespace, "create", "--dry-run=server", "-f", "-")
+    level = ("label", "--overwrite", "namespace", namespace)
+    cluster.kubectl(*level, "pod-security.kubernetes.io/enforce=baseline")
+    with pytest.raises(Refused, match='violates PodSecurity "baseline'):
+        cluster.kubectl(*admitting, given=pod)
+    cluster.kubectl(*level, "pod-security.kubernetes.io/enforce=privileged")
+    assert "created" in cluster.kubectl(*admitting, given=pod)
+
+
+def test_a_server_may_review_tokens_and_nothing_else(installed: Installed, cluster: Cluster) -> None:
+    server, nobody = installed.user("api"), cluster.add_user(installed.namespace, "nobody")
+    assert cluster.list_rights(server) - cluster.list_rights(nobody) == {
+        ("create", "tokenreviews.authentication.k8s.io")
+    }
 
 
 def test_a_reader_may_read_what_an_estate_is_made_of_and_write_nothing(

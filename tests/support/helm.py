@@ -20,6 +20,10 @@ Resource = dict[str, Any]
 Values = Mapping[str, Any]
 # All that may be switched on.
 EVERYTHING: Values = {
+    "agent": {
+        "enabled": True,
+        "pools": [{"name": "a100", "gpuType": "a100-sxm4-80gb", "gpus": 8, "nodeSelector": {"pool": "a100"}}],
+    },
     "gateway": {"enabled": True},
     "scaler": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090", "tokenSecret": "prometheus-token"},
     "monitoring": {

@@ -71,3 +71,9 @@ topologySpreadConstraints:
 - {name: {{ $name }}, value: {{ $value | quote }}}
 {{- end }}
 {{- end }}
+
+{{/* The node of the pod that a request's token is bound to, for an admission policy. */}}
+{{- define "gpuwright.node" -}}
+- name: node
+  expression: request.userInfo.extra[?'authentication.kubernetes.io/node-name'][0].orValue('')
+{{- end }}
