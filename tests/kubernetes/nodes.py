@@ -11,6 +11,9 @@ from tests.kubernetes.cluster import Cluster, Resource
 from tests.kubernetes.kubelet import IMAGE, Kubelet
 from tests.kubernetes.server import ApiServer, running_api_server
 
+UP = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep .05; done"
+STUBBORN = "trap '' TERM; echo up; sleep 600"
+
 
 class RunningCluster(Cluster):
     """Its nodes are made by tests."""
@@ -32,6 +35,30 @@ class RunningCluster(Cluster):
             self.kubectl("delete", "node", name, "--ignore-not-found", "--wait=false")
 
 
+class Place:
+    """A namespace with what a test asks of it."""
+
+    def __init__(self, cluster: RunningCluster, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
+
+    def kubectl(self, *words: str, given: object = None) -> str:
+        return self.cluster.kubectl("-n", self.namespace, *words, given=given)
+
+    def create(self, *objects: Resource) -> None:
+        self.kubectl("create", "-f", "-", given={"apiVersion": "v1", "kind": "List", "items": [*objects]})
+
+    def wait(self, condition: str, *words: str) -> None:
+        self.kubectl("wait", f"--for={condition}", "--timeout=100s", *words)
+
+    def read(self, *words: str) -> Resource:
+        found: Resource = self.cluster.read("-n", self.namespace, "get", *words)
+        return found
+
+    def read_container(self, name: str) -> Resource:
+        found: Resource = self.read("pod", name)["status"]["containerStatuses"][0]
+        return found
+
+
 @contextmanager
 def running_cluster(folder: Path) -> Iterator[RunningCluster]:
     with running_api_server(folder) as server:
@@ -47,3 +74,15 @@ def make_pod(name: str, program: str, node: str = "", **spec: Any) -> Resource:
     metadata = {"name": name, "labels": {"app": name}}
     given = {"containers": [container], "terminationGracePeriodSeconds": 5, **placed, **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": given}
+
+
+def find_processes(container: str) -> list[int]:
+    """Returns those whose cgroup has the container's ID in its path, as an agent finds them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if container.removeprefix("containerd://") in path.read_text():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes.conftest import CONFORMANCE
-from tests.kubernetes.nodes import RunningCluster, running_cluster
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.nodes import Place, RunningCluster, running_cluster
 from tests.support.needs import skip_unless_ci
 
 
@@ -18,3 +19,16 @@ def pod_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningClu
         skip_unless_ci("it needs an API server of its own, and not your cluster")
     with running_cluster(tmp_path_factory.mktemp("running")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def place(pod_cluster: RunningCluster) -> Iterator[Place]:
+    namespace = pod_cluster.make_namespace("pods")
+    yield Place(pod_cluster, namespace)
+    pod_cluster.remove_namespace(namespace)
+
+
+@pytest.fixture
+def node(pod_cluster: RunningCluster) -> Iterator[Kubelet]:
+    with pod_cluster.running_node("node-a") as kubelet:
+        yield kubelet

@@ -58,6 +58,8 @@ def make_command(pod: Resource, container: Resource, given: Given) -> Command:
         raise Blocked("CreateContainerError", "no command specified")
     spec = pod["spec"]
     rights = {**spec.get("securityContext", {}), **container.get("securityContext", {})}
+    if rights.get("runAsNonRoot") and not rights.get("runAsUser"):
+        raise Blocked(CONFIG_ERROR, "container has runAsNonRoot and image will run as root")
     return Command(
         [expand(word, environment) for word in words],
         environment,
@@ -65,6 +67,8 @@ def make_command(pod: Resource, container: Resource, given: Given) -> Command:
         rights.get("runAsUser"),
         rights.get("runAsGroup"),
         [*_find_mounts(pod, container, given)],
+        rights.get("readOnlyRootFilesystem", False),
+        "ALL" in find(rights, "capabilities", "drop", otherwise=()),
         spec.get("hostPID", False),
         spec.get("shareProcessNamespace", False),
         _score(pod),
@@ -119,18 +123,11 @@ def _find_mounts(pod: Resource, container: Resource, given: Given) -> Iterator[M
     for wanted in container.get("volumeMounts", ()):
         volume = volumes[wanted["name"]]
         source = Path(_find_source(pod, volume, given)) / wanted.get("subPath", "")
-        path = Path(wanted["mountPath"])
-        if not path.exists():
-            _make_mount_point(path)
-        if source != path or wanted.get("readOnly"):
-            yield Mount(str(source), str(path), wanted.get("readOnly", False))
-
-
-def _make_mount_point(path: Path) -> None:
-    """Makes a folder on this machine, whose files containers see, where nothing stays for long."""
-    if not str(path).startswith(TEMPORARY):
-        raise Blocked("CreateContainerError", f"this machine has no {path}")
-    path.mkdir(parents=True, exist_ok=True)
+        path = wanted["mountPath"]
+        # One that is missing is made on this machine, whose files the container sees: only where nothing stays.
+        if not Path(path).exists() and not path.startswith(TEMPORARY):
+            raise Blocked("CreateContainerError", f"this machine has no {path}")
+        yield Mount(str(source), path, wanted.get("readOnly", False))
 
 
 def _find_source(pod: Resource, volume: Resource, given: Given) -> str:
@@ -145,6 +142,8 @@ def _find_source(pod: Resource, volume: Resource, given: Given) -> str:
         return str(place)
     folder = given.folder / volume["name"]
     folder.mkdir(parents=True, exist_ok=True)
+    if kind == "emptyDir":
+        folder.chmod(0o777)  # for any user
     sources = wanted.get("sources", ()) if kind == "projected" else [{kind: wanted}]
     for each in sources:
         for name, content in _project(pod, each, given):

@@ -36,6 +36,7 @@ cd "$2"; echo "$3" > /proc/self/oom_score_adj; echo 0 > "$1/cgroup.procs"; shift
 exec "$@"
 """
 # The first child is the first process of the namespace. Where processes are shared, it is of none of the containers.
+HELD = "/mnt"
 AS_CHILD = 'sh -c "$@"; exit $?'
 
 
@@ -58,6 +59,8 @@ class Command:
     user: int | None = None
     group: int | None = None
     mounts: Sequence[Mount] = ()
+    read_only_root: bool = False
+    bound: bool = False  # to the rights that it starts with, and these without any capability
     host_processes: bool = False
     shared_processes: bool = False
     oom_score: int = 0
@@ -163,9 +166,7 @@ def read_environment(pid: int) -> list[str]:
 
 def _wrap(command: Command, group: Path) -> list[str]:
     """Returns the words that start a command in namespaces, its group and as its user."""
-    mounts = "".join(map(_write_mount, command.mounts))
-    proc = "" if command.host_processes else "mount -t proc proc /proc\n"
-    inside = [f"set -e\n{proc}{mounts}{INSIDE}", "inside", str(group), command.folder, str(command.oom_score)]
+    inside = [_write_mounts(command) + INSIDE, "inside", str(group), command.folder, str(command.oom_score)]
     words = [*inside, *_become(command), *_words("env", "-i")]
     words += [*(f"{name}={value}" for name, value in command.environment.items()), *command.words]
     if command.host_processes:
@@ -174,17 +175,37 @@ def _wrap(command: Command, group: Path) -> list[str]:
     return [*_words("unshare", "--mount", "--pid"), "/bin/sh", "-c", AS_CHILD, "parent", *first, *words]
 
 
-def _write_mount(mount: Mount) -> str:
-    source, path = shlex.quote(mount.source), shlex.quote(mount.path)
-    bound = f"mount --bind {source} {path}\n"
-    return bound + (f"mount -o remount,bind,ro {path}\n" if mount.read_only else "")
+def _write_mounts(command: Command) -> str:
+    """Returns lines of shell. Sources are held elsewhere first, for a mount may cover another one's source."""
+    lines = ["set -e"]
+    if not command.host_processes:
+        lines.append("mount -t proc proc /proc")
+    if command.mounts:
+        lines.append(f"mount -t tmpfs held {HELD}")
+    mounts = sorted(command.mounts, key=lambda mount: mount.path)  # what is inside another comes after it
+    for number, mount in enumerate(mounts):
+        make = "mkdir -p" if Path(mount.source).is_dir() else "touch"
+        lines.append(f"{make} {HELD}/{number}; mount --bind {shlex.quote(mount.source)} {HELD}/{number}")
+    for number, mount in enumerate(mounts):
+        path = shlex.quote(mount.path)
+        make = "mkdir -p" if Path(mount.source).is_dir() else "touch"
+        lines.append(f"[ -e {path} ] || {make} {path}; mount --bind {HELD}/{number} {path}")
+        if mount.read_only:
+            lines.append(f"mount -o remount,bind,ro {path}")
+    if command.mounts:
+        lines.append(f"umount --recursive {HELD}")
+    if command.read_only_root:
+        lines.append("mount -o remount,bind,ro /")
+    return "\n".join(lines)
 
 
 def _become(command: Command) -> list[str]:
-    if command.user is None and command.group is None:
-        return []
-    user, group = command.user or 0, command.group or 0
-    return _words("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups")
+    words = []
+    if command.user is not None or command.group is not None:
+        words += [f"--reuid={command.user or 0}", f"--regid={command.group or 0}", "--clear-groups"]
+    if command.bound:
+        words += ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+    return _words("setpriv", *words) if words else []
 
 
 def _words(program: str, *words: str) -> list[str]:

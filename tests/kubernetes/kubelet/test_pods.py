@@ -4,69 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.cluster import Resource
 from tests.kubernetes.kubelet import Kubelet
-from tests.kubernetes.nodes import RunningCluster, make_pod
+from tests.kubernetes.nodes import STUBBORN, UP, Place, find_processes, make_pod
 from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
-
-UP = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep .05; done"
-STUBBORN = "trap '' TERM; echo up; sleep 600"
-
-
-class Place:
-    """A namespace with what a test asks of it."""
-
-    def __init__(self, cluster: RunningCluster, namespace: str) -> None:
-        self.cluster, self.namespace = cluster, namespace
-
-    def kubectl(self, *words: str, given: object = None) -> str:
-        return self.cluster.kubectl("-n", self.namespace, *words, given=given)
-
-    def create(self, *objects: Resource) -> None:
-        self.kubectl("create", "-f", "-", given={"apiVersion": "v1", "kind": "List", "items": [*objects]})
-
-    def wait(self, condition: str, *words: str) -> None:
-        self.kubectl("wait", f"--for={condition}", "--timeout=100s", *words)
-
-    def read(self, *words: str) -> Resource:
-        found: Resource = self.cluster.read("-n", self.namespace, "get", *words)
-        return found
-
-    def read_container(self, name: str) -> Resource:
-        found: Resource = self.read("pod", name)["status"]["containerStatuses"][0]
-        return found
-
-
-@pytest.fixture
-def place(pod_cluster: RunningCluster) -> Iterator[Place]:
-    namespace = pod_cluster.make_namespace("pods")
-    yield Place(pod_cluster, namespace)
-    pod_cluster.remove_namespace(namespace)
-
-
-@pytest.fixture
-def node(pod_cluster: RunningCluster) -> Iterator[Kubelet]:
-    with pod_cluster.running_node("node-a") as kubelet:
-        yield kubelet
-
-
-def find_processes(container: str) -> list[int]:
-    """Returns those whose cgroup has the container's ID in its path, as an agent finds them."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cgroup"):
-        try:
-            if container.removeprefix("containerd://") in path.read_text():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 @pytest.mark.usefixtures("node")
@@ -163,18 +109,19 @@ def test_a_pod_may_share_its_processes_be_another_user_and_see_folders_of_its_no
     tmp_path.chmod(0o755)
     (tmp_path / "file").write_text("of the node\n")
     mounts = [{"name": "own", "mountPath": "/tmp/gpuwright-mounted", "readOnly": True}]
+    rights = {"capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+    program = "id -u; cat file; touch new || echo read-only; grep CapBnd /proc/self/status; sleep 600 & exec sleep 600"
     place.create(
         make_pod(
-            "a", "id -u; cat file; touch new || echo read-only; sleep 600 & exec sleep 600",
-            shareProcessNamespace=True,
+            "a", program, shareProcessNamespace=True, terminationGracePeriodSeconds=600,
             volumes=[{"name": "own", "hostPath": {"path": str(tmp_path)}}],
             securityContext={"runAsUser": 1234, "runAsGroup": 1235},
-            container={"workingDir": "/tmp/gpuwright-mounted", "volumeMounts": mounts},
-            terminationGracePeriodSeconds=600,
+            container={"workingDir": "/tmp/gpuwright-mounted", "volumeMounts": mounts, "securityContext": rights},
         )
     )  # fmt: skip
-    until(lambda: "read-only\n" in place.kubectl("logs", "a"), "it prints")
-    assert place.kubectl("logs", "a").splitlines()[:2] == ["1234", "of the node"]
+    until(lambda: "CapBnd" in place.kubectl("logs", "a"), "it prints")
+    said = place.kubectl("logs", "a").splitlines()
+    assert (said[:2], said[-2], said[-1].split()[1]) == (["1234", "of the node"], "read-only", "0" * 16)
     assert not (tmp_path / "new").exists()
     container = place.read_container("a")["containerID"]
     until(lambda: len(find_processes(container)) == 2, "the program and what it has started")
