@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -68,14 +69,19 @@ def instances(shares: Sequence[float]) -> tuple[AssignedInstance, ...]:
     return tuple(made)
 
 
-def prove(packing: int, mode: str, changes: int, rate: float, seed: int, folder: Path, pause: float) -> Result:
-    """Make that many changes; those for which there is no order are counted as held back, by their reason."""
+def prove(
+    packing: int, mode: str, changes: int, rate: float, seed: int, folder: Path, pause: float, **parts: Any
+) -> Result:  # fmt: skip
+    """Make that many changes; those for which there is no order are counted as held back, by their reason.
+
+    `parts` are of the node, where they are not the usual ones.
+    """
     chance = random.Random(seed)
     result = Result(packing, mode)
     with ExitStack() as around, ExitStack() as loads:
         made = around.enter_context(machine(folder / "node", ["v100-16gb"]))
         gateway = around.enter_context(running_gateway(folder / "gateway"))
-        node = around.enter_context(running(made, routes=gateway.routes()))
+        node = around.enter_context(running(made, routes=gateway.routes(), **parts))
         shares = [options[1] for options in SHARES[packing]]
         shares[2] = min(shares[2], 100 - shares[0] - shares[1])
         node.offer(assigned(1, *instances(shares), handover=mode))

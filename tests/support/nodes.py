@@ -25,6 +25,7 @@ from agents.node.node import LocalNode
 from agents.node.parts import NodeParts
 from agents.node.state_folder import StateFolder
 from agents.run.opening import NoGateway
+from agents.runtime import CopyRuntime
 from agents.runtime.process import ProcessRuntime
 from agents.seams.routes import Routes
 from agents.talk.copy_client import LOOPBACK, TcpCopyClient
@@ -63,7 +64,7 @@ def assigned(generation: int, *instances: AssignedInstance, epoch: int = 1, **fi
 def around(folder: Path, routes: Routes | None = None, **fields: Any) -> NodeParts:
     """The seams of the machine in that folder, opened again."""
     device, mps = connect(folder / "driver")
-    runtime = ProcessRuntime(folder / "copies")
+    runtime: CopyRuntime = fields.pop("runtime", None) or ProcessRuntime(folder / "copies")
     own = folder / "templates"
     templates = read(own if own.exists() else None)
     if isinstance(routes, Followers):
