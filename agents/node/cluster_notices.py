@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from agents.host import clocks
-from agents.kubernetes.api import ApiAway, KubernetesApi, Object
+from agents.kubernetes.api import ApiAway, Object
 from agents.kubernetes.following import Follower
 
 # Taints of those who take machines away; none says when, but all of them wait for budgets of disruption.
@@ -24,10 +24,10 @@ FIRST_LOOK_SECONDS = 5.0
 class ClusterNotices:
     """What the cluster says of this node, as last known: while the API server is away, nothing new is due."""
 
-    def __init__(self, api: KubernetesApi, node: str, date: Callable[[], datetime] = clocks.date) -> None:
+    def __init__(self, nodes: Follower, node: str, date: Callable[[], datetime] = clocks.date) -> None:
         self._node = node
         self._date = date
-        self._nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={node}"})
+        self._nodes = nodes
         self._changed = threading.Event()
         self.deadline: datetime | None = None
         self.drained = False

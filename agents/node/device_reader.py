@@ -30,6 +30,7 @@ class DeviceReader:
         states: Mapping[str, health.HealthState],
         energy: Mapping[str, power.Energy],
     ) -> None:
+        self.find_unheld: Callable[[], Mapping[str, str]] = dict  # GPUs that others may get, by UUID, and why
         self._drivers = drivers
         self._keep_known = keep_known
         self._enumerated_at = float("-inf")
@@ -159,6 +160,8 @@ class DeviceReader:
         state = self.health.get(uuid) or health.HealthState(uuid)
         self.health[uuid] = health.observe(state, observed, now)
         verdict = health.verdict(self.health[uuid], now)
+        if not verdict.fenced and (why := self.find_unheld().get(uuid)):
+            verdict = health.HealthVerdict("degraded", "not_held", fenced=True, message=why)
         before = self.verdicts.get(uuid)
         if before is None or before.reason != verdict.reason:
             level = logging.INFO if verdict.health == "ok" else logging.WARNING

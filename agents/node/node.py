@@ -96,6 +96,8 @@ class LocalNode:
             clock,
             date,
         )
+        if around.holders:
+            self.watch.devices.find_unheld = around.holders.unheld
         self._record.drain = self.watch.drain
         self.watch.drain(self._record.draining)
         last_look = folder.last_seen()
@@ -116,6 +118,9 @@ class LocalNode:
             notices.look()  # the first report has them
             watched = (self._stopping, self.ledger.news.set)
             self._threads.append(threading.Thread(target=notices.watch, args=watched, name="notices", daemon=True))
+        if holders := self._around.holders:
+            watched_by = (self._stopping, self._list_gpus)
+            self._threads.append(threading.Thread(target=holders.watch, args=watched_by, name="holders", daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -291,6 +296,9 @@ class LocalNode:
 
     def current_minute(self) -> tuple[ReportMinute, Mapping[str, CopyTotals]]:
         return self.watch.minute, self.counters.totals
+
+    def _list_gpus(self) -> Collection[str]:
+        return self.watch.indexes.values()
 
     def _uuids(self, gpus: Collection[int] | None) -> tuple[str, ...]:
         indexes = self.watch.indexes

@@ -13,6 +13,7 @@ from agents.admission.metadata import MetadataWall
 from agents.admission.reading import AllowList
 from agents.keeper.drivers import NodeDrivers
 from agents.node.copy_counters import GatewayCounters
+from agents.node.gpu_holders import GpuHolders
 from agents.seams.routes import Routes, StoredReports
 from agents.templates.reading import Template
 
@@ -40,6 +41,7 @@ class NodeParts:
     counters: GatewayCounters | None = None  # of the gateway; None: copies count themselves
     host: str = "127.0.0.1"  # where the gateway reaches the copies
     followers: StoredReports | None = None  # gateways that know this node's copies from its reports only
+    holders: GpuHolders | None = None  # of a cluster's node; None: nobody else gives its GPUs out
     notices: NodeNotices | None = None  # that the node will be drained or taken back
     allow_list: AllowList = field(default_factory=AllowList)  # of users' own images and commands
     runtime_kind: str = "process"  # or docker, or pods

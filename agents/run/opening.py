@@ -16,7 +16,8 @@ from agents.gateway.followers import FOLLOWED, Followers
 from agents.host.plaintext import is_loopback, plaintext_refusal
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.ports import free_port
-from agents.kubernetes.api import ACCOUNT, Account, ApiAway, KubernetesApi
+from agents.kubernetes.api import ACCOUNT
+from agents.node.gpu_holders import GpuHolders
 from agents.node.parts import NodeNotices, NodeParts
 from agents.node.reclaim_file import ReclaimFile
 from agents.runtime import CopyRuntime
@@ -48,6 +49,7 @@ class AgentOptions:
     cgroup: Path | None = None  # under which copies on cores are limited
     runtime: str = "process"  # or docker, or pods
     image: str = ""  # with pods: of templates that name none
+    priority_class: str = ""  # with pods
     runtime_class: str = ""  # with pods: that shows containers the GPUs they name
     account: Path = ACCOUNT  # with pods: token, certificate and namespace of the agent's own
     gateway: str = ""  # address of a sidecar; followed: gateways follow the control plane; empty: none
@@ -78,8 +80,8 @@ def open_node(options: AgentOptions) -> NodeParts:
     for fault in faults:
         log.error("a template cannot be used: %s", fault)
     allow_list = _allow_list(options)
-    api = _cluster(options) if options.runtime == "pods" else None
-    runtime = _pods(options, api) if api else _runtime(options, groups, allow_list.user)
+    cluster = _open_cluster(options) if options.runtime == "pods" else None
+    runtime = cluster.runtime if cluster else _runtime(options, groups, allow_list.user)
     drivers = NodeDrivers(device, mps, runtime, TcpCopyClient(options.host))
     followers = routes if isinstance(routes, Followers) else None
     checkpoints = options.models.resolve().parent / "checkpoints"
@@ -90,7 +92,8 @@ def open_node(options: AgentOptions) -> NodeParts:
         counters,
         options.host,
         followers,
-        _notices(options, api),
+        cluster.holders if cluster else None,
+        cluster.notices if cluster else _find_notices(options),
         allow_list,
         options.runtime,
         checkpoints,
@@ -177,33 +180,40 @@ def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None)
     return ProcessRuntime(options.folder / "copies", groups or True, users=() if user is None else (user,))
 
 
-def _cluster(options: AgentOptions) -> KubernetesApi:
-    """Returns the API server of the cluster that this agent is a pod of."""
+def _find_notices(options: AgentOptions) -> NodeNotices | None:
+    return ReclaimFile(options.reclaim_file) if options.reclaim_file else None
+
+
+@dataclass(frozen=True, slots=True)
+class _ClusterParts:
+    """What a node has that is one of a cluster's."""
+
+    runtime: CopyRuntime
+    holders: GpuHolders
+    notices: NodeNotices
+
+
+def _open_cluster(options: AgentOptions) -> _ClusterParts:
+    """Opens the cluster that this agent is a pod of."""
+    from agents.kubernetes.api import Account, ApiAway, KubernetesApi
+    from agents.kubernetes.following import Follower
+    from agents.node.cluster_notices import ClusterNotices
+    from agents.runtime.pods import PodRuntime
+    from agents.runtime.replica_set import PodSettings
+
     if options.allow_list is not None:
         raise ValueError("--runtime pods runs templates alone; leave out --allow-list")
     if options.reclaim_file is not None:
         raise ValueError("--runtime pods learns of a reclaim from its Node's taints; leave out --reclaim-file")
     try:
-        return KubernetesApi(Account(options.account))
+        api = KubernetesApi(Account(options.account))
     except ApiAway as error:
         raise ValueError(f"--runtime pods runs in a pod of the cluster: {error}") from error
-
-
-def _notices(options: AgentOptions, api: KubernetesApi | None) -> NodeNotices | None:
-    if api is not None:
-        from agents.node.cluster_notices import ClusterNotices
-
-        return ClusterNotices(api, options.node)
-    return ReclaimFile(options.reclaim_file) if options.reclaim_file else None
-
-
-def _pods(options: AgentOptions, api: KubernetesApi) -> CopyRuntime:
-    from agents.runtime.pods import PodRuntime
-    from agents.runtime.replica_set import PodSettings
-
     shows_gpus = "" if options.device == "simulated" else options.runtime_class
-    settings = PodSettings(options.node, os.geteuid(), os.getegid(), options.image, shows_gpus)
-    return PodRuntime(api, settings)
+    settings = PodSettings(options.node, os.geteuid(), os.getegid(), options.image, options.priority_class, shows_gpus)
+    nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={options.node}"})
+    notices = ClusterNotices(nodes, options.node)
+    return _ClusterParts(PodRuntime(api, settings), GpuHolders(api, nodes, settings), notices)
 
 
 def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:

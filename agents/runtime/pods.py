@@ -17,7 +17,7 @@ from typing import Any
 from agents.host.clocks import boot_id
 from agents.kubernetes.api import STRATEGIC, ApiAway, ApiRefused, KubernetesApi, Object
 from agents.kubernetes.following import Follower
-from agents.kubernetes.names import CONTAINER, COPY, GATE, NODE, PART, hash_copy
+from agents.kubernetes.names import CONTAINER, COPY, GATE, NODE, PART, container_of, hash_copy, status_of
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.logs import strip_controls, whole_lines
 from agents.runtime.replica_set import PodSettings, write_replica_set
@@ -71,7 +71,7 @@ class PodRuntime:
             pods = self._pods.objects()
         found = {}
         for pod in pods.values():
-            container = _container_of(pod)
+            container = container_of(pod)
             running = self._find_process(pod, container) if container else None
             if running is not None:
                 found[running.copy] = running
@@ -158,7 +158,7 @@ class PodRuntime:
             pod = self._pod_of(copy)
         except (ApiAway, LaunchError):
             return ""
-        if not _status_of(pod).get("containerID"):
+        if not status_of(pod).get("containerID"):
             return _why_not_running(pod)
         try:
             return strip_controls(self._read_log(pod, tailLines=_TAIL_LINES))
@@ -199,13 +199,13 @@ class PodRuntime:
     def _has_exited(self, copy: str) -> bool:
         """Returns whether its program has ended before the agent saw it run: the kubelet would try for ever."""
         pods = [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
-        return any(_status_of(pod).get("restartCount") for pod in pods)
+        return any(status_of(pod).get("restartCount") for pod in pods)
 
     def _find_process(self, pod: Object, container: str) -> Running | None:
         """Returns the first process of a container; None where it is gone or not there yet."""
         known = self._processes.get(container)
         if known is None:
-            first = _first_process(container)
+            first = proc.find_first(container)
             if first is None:
                 return None
             host = str((pod.get("status") or {}).get("podIP", ""))
@@ -217,7 +217,7 @@ class PodRuntime:
         """Returns the pod of a copy; of several the one with this container, else the newest."""
         pods = [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
         if container:
-            pods = [pod for pod in pods if _status_of(pod).get("containerID", "").endswith(container)]
+            pods = [pod for pod in pods if status_of(pod).get("containerID", "").endswith(container)]
         if not pods:
             raise LaunchError(f"{copy} has no such pod")
         return max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
@@ -226,7 +226,7 @@ class PodRuntime:
         return f"/api/v1/namespaces/{self._api.namespace}/pods/{pod['metadata']['name']}"
 
     def _read_log(self, pod: Object, **query: str) -> bytes:
-        if _status_of(pod).get("restartCount"):
+        if status_of(pod).get("restartCount"):
             query["previous"] = "true"  # how it ended, and not how it began again
         return self._api.get_text(f"{self._path_of(pod)}/log", container=CONTAINER, **query)
 
@@ -242,26 +242,14 @@ def _copy_of(found: Object) -> str:
     return str((found["metadata"].get("annotations") or {}).get(COPY, ""))
 
 
-def _status_of(pod: Object) -> Object:
-    """Returns what the kubelet says of the copy's container."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return next((status for status in statuses if status.get("name") == CONTAINER), {})
-
-
-def _container_of(pod: Object) -> str:
-    """Returns the ID of the container that runs, without the name of its runtime; empty where none does."""
-    status = _status_of(pod)
-    return str(status.get("containerID", "")).rpartition("/")[2] if "running" in (status.get("state") or {}) else ""
-
-
 def _is_leaving(pods: Mapping[str, Object], container: str) -> bool:
-    there = [pod for pod in pods.values() if str(_status_of(pod).get("containerID", "")).endswith(container)]
+    there = [pod for pod in pods.values() if str(status_of(pod).get("containerID", "")).endswith(container)]
     return all("deletionTimestamp" in pod["metadata"] for pod in there)
 
 
 def _read_exit(pods: Mapping[str, Object], container: str) -> int | None:
     for pod in pods.values():
-        status = _status_of(pod)
+        status = status_of(pod)
         for state in (status.get("state") or {}, status.get("lastState") or {}):
             ended = state.get("terminated") or {}
             if str(ended.get("containerID", "")).endswith(container) and "exitCode" in ended:
@@ -271,7 +259,7 @@ def _read_exit(pods: Mapping[str, Object], container: str) -> int | None:
 
 def _why_not_running(pod: Object) -> str:
     """Returns what keeps a pod from running, in the words of the scheduler and the kubelet."""
-    waiting = (_status_of(pod).get("state") or {}).get("waiting") or {}
+    waiting = (status_of(pod).get("state") or {}).get("waiting") or {}
     conditions = (pod.get("status") or {}).get("conditions") or ()
     unscheduled = [
         found for found in conditions if found.get("type") == "PodScheduled" and found.get("status") != "True"
@@ -279,13 +267,3 @@ def _why_not_running(pod: Object) -> str:
     said = [waiting, *unscheduled]
     words = [f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ") for found in said]
     return strip_controls("; ".join(filter(None, words)).encode())
-
-
-def _first_process(container: str) -> proc.ProcessInfo | None:
-    """Returns the process of a container that no other of it has started: inside, it is number 1."""
-    here = {pid for pid in proc.list_pids() if container.encode() in proc.read(f"/proc/{pid}/cgroup")}
-    if not here:
-        return None
-    children = {child for pid in here for child in proc.list_children(pid)}
-    first = min(here - children, default=None)
-    return proc.read_process(first) if first is not None else None

@@ -55,6 +55,14 @@ def list_pids() -> Iterator[int]:
         yield from (int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
+def find_first(container: str) -> ProcessInfo | None:
+    """Returns the process of a container that no other of it has started: inside, it is number 1."""
+    here = {pid for pid in list_pids() if container.encode() in read(f"/proc/{pid}/cgroup")}
+    children = {child for pid in here for child in list_children(pid)}
+    first = min(here - children, default=None)
+    return read_process(first) if first is not None else None
+
+
 def own_pids(users: Collection[int]) -> Iterator[int]:
     """Returns the PIDs of this user's processes, and of those of other users whom copies run as."""
     wanted = {os.geteuid(), *users}

@@ -1,4 +1,4 @@
-"""Writes the ReplicaSet of a copy: one pod on this node, ready once the limits of the copy are verified."""
+"""Writes ReplicaSets of one pod on this node: of a copy, ready once its limits are verified, and of a GPU's holder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from agents.kubernetes.names import CONTAINER, COPY, GATE, HASH, NODE, PART, TAI
 from agents.runtime import Launch
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where clients of MPS and its server meet
+_CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
 _SCRATCH = ("/tmp", "/run")  # noqa: S108  the root cannot be written to
 
 
@@ -22,49 +27,73 @@ class PodSettings:
     user: int
     group: int
     image: str = ""  # of templates that name none: the agent's own, which has the shipped programs
+    priority_class: str = ""  # so that no pod of others takes their places
     runtime_class: str = ""  # that lets containers see the GPUs which NVIDIA_VISIBLE_DEVICES names
 
 
 def write_replica_set(launch: Launch, settings: PodSettings) -> Object:
     """Returns the object; its name says which copy it is, so that a second start of a copy is refused."""
-    name = f"copy-{hash_copy(launch.copy)}"
-    marked = {HASH: hash_copy(launch.copy)}
-    labels = {**marked, PART: "copy", NODE: settings.node}
-    metadata = {"name": name, "labels": labels, "annotations": {COPY: launch.copy}}
-    template = {
-        "metadata": {"labels": labels, "annotations": {COPY: launch.copy}},
-        "spec": _write_pod(launch, settings),
+    marked = {HASH: hash_copy(launch.copy), PART: "copy"}
+    return _write(
+        f"copy-{hash_copy(launch.copy)}", marked, {COPY: launch.copy}, _write_copy(launch, settings), settings
+    )
+
+
+def write_holder(number: int, settings: PodSettings, resource: str) -> Object:
+    """Returns the ReplicaSet of a pod that does nothing but to have one GPU."""
+    name = f"holder-{hash_copy(settings.node)[:16]}-{number}"
+    container: Object = {
+        "name": CONTAINER,
+        "image": settings.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep"],
+        "args": ["infinity"],
+        "resources": {"limits": {resource: "1"}},
+        "securityContext": _CONFINED,
     }
-    spec = {"replicas": 1, "selector": {"matchLabels": marked}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}
+    pod = {**_write_pod(settings, [container]), "terminationGracePeriodSeconds": 1}
+    return _write(name, {HASH: name, PART: "holder"}, {}, pod, settings)
 
 
-def _write_pod(launch: Launch, settings: PodSettings) -> Object:
-    volumes = list(_list_volumes(launch))
+def _write(name: str, marked: Object, notes: Object, pod: Object, settings: PodSettings) -> Object:
+    """Returns a ReplicaSet of one pod."""
+    metadata = {"labels": {**marked, NODE: settings.node}, "annotations": notes}
+    spec = {"replicas": 1, "selector": {"matchLabels": marked}, "template": {"metadata": metadata, "spec": pod}}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def _write_pod(settings: PodSettings, containers: list[Object]) -> Object:
+    """Returns the spec that all pods of ours have in common."""
     here = [{"key": "metadata.name", "operator": "In", "values": [settings.node]}]
     # Affinity, and no nodeName: that would put its successor on a node that is being drained.
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": here}]}}
-    filled = launch.filled
-    saves = filled.checkpoint_seconds if filled.checkpoint_signal or filled.checkpoint_command else 0.0
-    spec: Object = {
+    classes = {"priorityClassName": settings.priority_class, "runtimeClassName": settings.runtime_class}
+    return {
         "affinity": {"nodeAffinity": affinity},
         "tolerations": [{"key": TAINT, "operator": "Exists"}],
-        "readinessGates": [{"conditionType": GATE}],
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": int(filled.drain_seconds + saves + TERM_SECONDS) + 1,
         "securityContext": {
             "runAsUser": settings.user,
             "runAsGroup": settings.group,
             "runAsNonRoot": settings.user != 0,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_write_container(launch, settings, volumes)],
+        "containers": containers,
+        **{key: name for key, name in classes.items() if name},
+    }
+
+
+def _write_copy(launch: Launch, settings: PodSettings) -> Object:
+    volumes = list(_list_volumes(launch))
+    filled = launch.filled
+    saves = filled.checkpoint_seconds if filled.checkpoint_signal or filled.checkpoint_command else 0.0
+    return {
+        **_write_pod(settings, [_write_container(launch, settings, volumes)]),
+        "readinessGates": [{"conditionType": GATE}],
+        "terminationGracePeriodSeconds": int(filled.drain_seconds + saves + TERM_SECONDS) + 1,
         "volumes": [volume for volume, _ in volumes],
     }
-    if settings.runtime_class and launch.gpu:
-        spec["runtimeClassName"] = settings.runtime_class
-    return spec
 
 
 def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[Object, Object]]) -> Object:
@@ -76,11 +105,7 @@ def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[
         "command": [program],
         "args": arguments,
         "env": [{"name": name, "value": value} for name, value in sorted(_environment(launch).items())],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": _CONFINED,
         "volumeMounts": [mount for _, mount in volumes],
     }
     if launch.port:

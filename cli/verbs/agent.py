@@ -101,6 +101,9 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runtime-class", metavar="NAME", default="", help="with --runtime pods: that shows containers their GPUs"
     )
+    parser.add_argument(
+        "--priority-class", metavar="NAME", default="", help="with --runtime pods: of copies, and of what holds GPUs"
+    )
     account = "with --runtime pods: token, ca.crt and namespace of the agent's account; default %(default)s"
     parser.add_argument("--service-account", metavar="DIR", type=Path, default=ACCOUNT, help=account)
     parser.add_argument(
@@ -230,6 +233,7 @@ def _options(args: argparse.Namespace) -> Any:
         "cgroup",
         "runtime",
         "image",
+        "priority_class",
         "runtime_class",
         "gateway",
         "gateway_token_file",

@@ -16,7 +16,7 @@ RUNS: tuple[Rule, ...] = (
     ("", "pods/status", "patch"),
     ("", "pods/log", "get"),
 )
-READS_NODES: tuple[Rule, ...] = (("", "nodes", "list,watch"),)
+READS_NODES: tuple[Rule, ...] = (("", "nodes", "list,watch"), ("resource.k8s.io", "resourceslices", "list"))
 
 
 def open_api(cluster: Cluster, namespace: str, folder: Path) -> KubernetesApi:

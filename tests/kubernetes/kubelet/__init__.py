@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -18,6 +18,7 @@ import httpx2
 
 from tests.kubernetes.kubelet.api import MERGE, Api, Away, Expired, Resource
 from tests.kubernetes.kubelet.containers import BackOff, stamp
+from tests.kubernetes.kubelet.devices import RESOURCE, Devices
 from tests.kubernetes.kubelet.groups import make_root, remove
 from tests.kubernetes.kubelet.logs import LogServer
 from tests.kubernetes.kubelet.pods import HOST, Node, Pod
@@ -37,7 +38,7 @@ class Kubelet:
         server: ApiServer,
         name: str,
         folder: Path,
-        gpus: int = 0,
+        gpus: Sequence[str] = (),
         labels: Mapping[str, str] | None = None,
         taints: Iterable[Resource] = (),
         images: Iterable[str] = (IMAGE,),
@@ -46,7 +47,7 @@ class Kubelet:
     ) -> None:
         self.name = name
         self.images = set(images)
-        self._gpus, self._labels, self._taints = gpus, dict(labels or {}), list(taints)
+        self.devices, self._labels, self._taints = Devices(gpus, folder), dict(labels or {}), list(taints)
         self._files, self._kubeconfig = server.files, kubeconfig or server.admin
         self._folder, self._back_off = folder, back_off or BackOff()
         self._groups = make_root(f"gpuwright-kubelet-{os.getpid()}-{name}")
@@ -62,7 +63,7 @@ class Kubelet:
         """Registers the node and begins to look after its pods, also those that it ran before."""
         self._stopping.clear()
         self._api = Api(self._kubeconfig)
-        self._node = Node(self._api, self._folder, self._groups, self.images, self._back_off)
+        self._node = Node(self._api, self._folder, self._groups, self.images, self._back_off, self.devices)
         self._logs = LogServer(self._files, self._find_log)
         self._logs.start()
         self._register()
@@ -101,8 +102,8 @@ class Kubelet:
         # The server taints a new node until it is ready.
         self._api.patch(path, {"metadata": metadata, "spec": {"taints": self._taints}}, MERGE)
         sizes = {"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "64Gi"}
-        if self._gpus:
-            sizes["nvidia.com/gpu"] = str(self._gpus)
+        if self.devices.uuids:
+            sizes[RESOURCE] = str(len(self.devices.uuids))
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": stamp(time.time())}
         status = {
             "capacity": sizes,

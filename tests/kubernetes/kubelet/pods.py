@@ -6,13 +6,14 @@ import hashlib
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 from tests.kubernetes.kubelet.api import Api, Away, Resource, find
 from tests.kubernetes.kubelet.containers import BackOff, Container, stamp
+from tests.kubernetes.kubelet.devices import RESOURCE, Devices
 from tests.kubernetes.kubelet.given import CREATING, Blocked, Given, make_command
 from tests.kubernetes.kubelet.groups import remove
 from tests.kubernetes.kubelet.runs import Command
@@ -32,6 +33,7 @@ class Node:
     groups: Path
     images: set[str]
     back_off: BackOff
+    devices: Devices
 
 
 class Pod:
@@ -135,7 +137,12 @@ class Pod:
             self.address, HOST, self.folder / "volumes", api.address,
             lambda kind, name: api.get(f"/api/v1/namespaces/{self.namespace}/{kind}/{name}"), self._make_token,
         )  # fmt: skip
-        return make_command(self.found, container, given)
+        command = make_command(self.found, container, given)
+        wanted = int(find(container, "resources", "limits", RESOURCE, otherwise=0))
+        if not wanted:
+            return command
+        gpus = self._node.devices.give(self.folder, wanted)
+        return replace(command, environment={**command.environment, "NVIDIA_VISIBLE_DEVICES": ",".join(gpus)})
 
     def _make_token(self, wanted: Resource) -> str:
         account = self.found["spec"].get("serviceAccountName", "default")

@@ -1,0 +1,148 @@
+"""GPUs of a cluster's node: pods of ours hold them, nothing starts where others may have them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.kubernetes.following import Follower
+from agents.node.gpu_holders import GpuHolders
+from agents.runtime.replica_set import PodSettings
+from tests.kubernetes.accounts import open_api
+from tests.kubernetes.kubelet import IMAGE, Kubelet
+from tests.kubernetes.nodes import RunningCluster, make_pod
+from tests.support.patience import until
+
+GPUS = ("GPU-a", "GPU-b")
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def holding(cluster: RunningCluster, namespace: str, kubelet: Kubelet, folder: Path) -> Iterator[GpuHolders]:
+    api = open_api(cluster, namespace, folder)
+    nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={kubelet.name}"})
+    nodes.start()
+    until(lambda: nodes.wait(lambda _: True, 1.0), "the node is read")
+    yield GpuHolders(api, nodes, PodSettings(kubelet.name, os.geteuid(), os.getegid(), IMAGE, "holders"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def priority(pod_cluster: RunningCluster) -> None:
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    pod_cluster.kubectl("create", "-f", "-", given={**kind, "metadata": {"name": "holders"}, "value": 1_000_000})
+
+
+@pytest.fixture
+def space(pod_cluster: RunningCluster) -> Iterator[str]:
+    name = pod_cluster.make_namespace("holders")
+    yield name
+    pod_cluster.remove_namespace(name)
+
+
+def pods(cluster: RunningCluster, namespace: str, label: str = "gpuwright.io/part=holder") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.read("-n", namespace, "get", "pods", "-l", label)["items"]
+    return found
+
+
+def want_gpu(name: str) -> dict[str, Any]:
+    """Returns a pod of somebody else that asks for a GPU."""
+    return make_pod(name, "sleep 600", container={"resources": {"limits": {"nvidia.com/gpu": "1"}}})
+
+
+def test_gpus_are_held_and_taken_again_and_nobody_else_gets_them(
+    pod_cluster: RunningCluster, space: str, tmp_path: Path
+) -> None:
+    with (
+        pod_cluster.running_node("held", gpus=GPUS) as kubelet,
+        holding(pod_cluster, space, kubelet, tmp_path / "account") as holders,
+    ):
+        holders.look(GPUS)
+        assert set(holders.unheld()) == set(GPUS), "they are not held before their pods run"
+
+        def all_held() -> bool:
+            holders.look(GPUS)
+            return not holders.unheld()
+
+        until(all_held, holders.unheld)
+        assert len(pods(pod_cluster, space)) == len(GPUS)
+        pod_cluster.kubectl("-n", space, "create", "-f", "-", given=want_gpu("other"))
+        first = pods(pod_cluster, space)[0]["metadata"]
+        pod_cluster.kubectl("-n", space, "delete", "pod", first["name"])
+
+        def taken_again() -> bool:
+            running = [pod for pod in pods(pod_cluster, space) if pod["status"]["phase"] == "Running"]
+            return len(running) == len(GPUS) and first["uid"] not in {pod["metadata"]["uid"] for pod in running}
+
+        until(taken_again, "a holder that was deleted is there again")
+        until(all_held, holders.unheld)
+        assert pods(pod_cluster, space, "app=other")[0]["status"]["phase"] == "Pending"
+
+
+def test_a_gpu_that_another_pod_has_is_not_ours(pod_cluster: RunningCluster, space: str, tmp_path: Path) -> None:
+    with (
+        pod_cluster.running_node("shared", gpus=GPUS) as kubelet,
+        holding(pod_cluster, space, kubelet, tmp_path / "account") as holders,
+    ):
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "first"}}
+        pod_cluster.kubectl("create", "-f", "-", given={**kind, "value": 2_000_000})
+        pod = want_gpu("other")
+        pod["spec"]["priorityClassName"] = "first"
+        pod_cluster.kubectl("-n", space, "create", "-f", "-", given=pod)
+        pod_cluster.kubectl("-n", space, "wait", "pod/other", "--for=condition=Ready", "--timeout=60s")
+
+        def one_held() -> bool:
+            holders.look(GPUS)
+            return len(holders.unheld()) == 1
+
+        until(one_held, holders.unheld)
+        (gpu,) = holders.unheld()
+        until(lambda: "Insufficient nvidia.com/gpu" in next(iter(_look(holders).values())), holders.unheld)
+        assert gpu in GPUS
+        assert pods(pod_cluster, space, "app=other")[0]["status"]["phase"] == "Running"
+
+
+def _look(holders: GpuHolders) -> dict[str, str]:
+    holders.look(GPUS)
+    return dict(holders.unheld())
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"nvidia.com/gpu.sharing-strategy": "mps"}, "the device plugin shares GPUs of this node"),
+        ({"nvidia.com/gpu.replicas": "4"}, "nvidia.com/gpu.replicas=4"),
+    ],
+)
+def test_a_second_owner_of_the_gpus_is_refused_by_name(
+    pod_cluster: RunningCluster, space: str, tmp_path: Path, labels: dict[str, str], said: str
+) -> None:
+    name = f"owned-{len(said)}"
+    with (
+        pod_cluster.running_node(name, gpus=GPUS, labels=labels) as kubelet,
+        holding(pod_cluster, space, kubelet, tmp_path / "account") as holders,
+    ):
+        assert all(said in why for why in _look(holders).values())
+        assert set(holders.unheld()) == set(GPUS)
+        assert pods(pod_cluster, space) == []
+
+
+def test_gpus_that_dra_gives_out_are_refused_by_name(pod_cluster: RunningCluster, space: str, tmp_path: Path) -> None:
+    with (
+        pod_cluster.running_node("claimed") as kubelet,
+        holding(pod_cluster, space, kubelet, tmp_path / "account") as holders,
+    ):
+        assert _look(holders) == {}, "nobody gives them out"
+        devices = [{"name": f"gpu-{number}", "attributes": {}} for number in range(2)]
+        pool = {"name": "claimed", "generation": 1, "resourceSliceCount": 1}
+        spec = {"nodeName": "claimed", "driver": "gpu.nvidia.com", "pool": pool, "devices": devices}
+        kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "claimed"}}
+        pod_cluster.kubectl("create", "-f", "-", given={**kind, "spec": spec})
+        assert all("given out by DRA (gpu.nvidia.com)" in why for why in _look(holders).values())
+        assert set(holders.unheld()) == set(GPUS)
+        pod_cluster.kubectl("delete", "resourceslice", "claimed")
