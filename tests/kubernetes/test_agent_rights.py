@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 RIGHTS = {
     *((verb, "replicasets.apps") for verb in ("list", "create", "patch", "delete")),
     *((verb, resource) for verb in ("list", "watch") for resource in ("pods", "nodes")),
+    ("list", "resourceslices.resource.k8s.io"),
     ("patch", "pods/status"),
     ("get", "pods/log"),
 }
