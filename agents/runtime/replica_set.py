@@ -11,11 +11,6 @@ from agents.kubernetes.names import CONTAINER, COPY, GATE, HASH, NODE, PART, TAI
 from agents.runtime import Launch
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where clients of MPS and its server meet
-_CONFINED = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-}
 _SCRATCH = ("/tmp", "/run")  # noqa: S108  the root cannot be written to
 
 
@@ -49,7 +44,7 @@ def write_holder(number: int, settings: PodSettings, resource: str) -> Object:
         "command": ["sleep"],
         "args": ["infinity"],
         "resources": {"limits": {resource: "1"}},
-        "securityContext": _CONFINED,
+        "securityContext": _confine(),
     }
     pod = {**_write_pod(settings, [container]), "terminationGracePeriodSeconds": 1}
     return _write(name, {HASH: name, PART: "holder"}, {}, pod, settings)
@@ -105,7 +100,7 @@ def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[
         "command": [program],
         "args": arguments,
         "env": [{"name": name, "value": value} for name, value in sorted(_environment(launch).items())],
-        "securityContext": _CONFINED,
+        "securityContext": _confine(),
         "volumeMounts": [mount for _, mount in volumes],
     }
     if launch.port:
@@ -114,6 +109,14 @@ def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[
         # Others may delete the pod without asking us: meanwhile the agent takes it out of the routes.
         container["lifecycle"] = {"preStop": {"sleep": {"seconds": max(1, int(launch.filled.drain_seconds))}}}
     return container
+
+
+def _confine() -> Object:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
 
 
 def _environment(launch: Launch) -> dict[str, str]:
