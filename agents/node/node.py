@@ -96,8 +96,6 @@ class LocalNode:
             clock,
             date,
         )
-        if around.holders:
-            self.watch.devices.find_unheld = around.holders.unheld
         self._record.drain = self.watch.drain
         self.watch.drain(self._record.draining)
         last_look = folder.last_seen()
@@ -109,6 +107,8 @@ class LocalNode:
         self._stopping = threading.Event()
 
     def start(self) -> None:
+        if holders := self._around.holders:
+            self.watch.devices.find_unheld = holders.unheld
         self.watch.tick()
         self._threads = [
             threading.Thread(target=self.keeper.run, name="keeper", daemon=True),
@@ -118,7 +118,7 @@ class LocalNode:
             notices.look()  # the first report has them
             watched = (self._stopping, self.ledger.news.set)
             self._threads.append(threading.Thread(target=notices.watch, args=watched, name="notices", daemon=True))
-        if holders := self._around.holders:
+        if holders:
             watched_by = (self._stopping, self._list_gpus)
             self._threads.append(threading.Thread(target=holders.watch, args=watched_by, name="holders", daemon=True))
         for thread in self._threads:
