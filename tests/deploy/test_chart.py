@@ -309,3 +309,6 @@ def test_agents_need_a_namespace_of_their_own_and_a_pool(tmp_path: Path) -> None
             values={"agent": {"enabled": True, **agents}},
         )  # fmt: skip
         assert wanted in helm.communicate(timeout=patience())[1]
+    old = ("template", "gpuwright", str(CHART), "--kube-version", "1.29.4")
+    helm = run_helm(tmp_path, *old, values={"agent": {"enabled": True, "pools": pools}})
+    assert "agent.enabled needs Kubernetes 1.30 or newer" in helm.communicate(timeout=patience())[1]
