@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MPS, MPS_LAUNCHER = "mps", "mps-launcher"  # in the state folder: daemons' pipes, and who starts daemons for pods
 COUNTS_SECONDS = 0.5  # the longest that an unresponsive gateway may delay the device watch
 
 
@@ -147,7 +148,9 @@ def _devices(options: AgentOptions) -> tuple[Device, Mps]:
         device = NvmlDevice(options.folder / "originals.json", writer=Privileged(Path(options.helper)))
     else:
         device = NvmlDevice(options.folder / "originals.json")
-    return device, MpsControl(options.folder / "mps")
+    # Copies that are pods outlive the agent's container, and so must the daemons that they are clients of.
+    launcher = options.folder / MPS_LAUNCHER if options.runtime == "pods" else None
+    return device, MpsControl(options.folder / MPS, launcher=launcher)
 
 
 def _core_groups(options: AgentOptions) -> CoreGroups | None:

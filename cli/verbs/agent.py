@@ -76,7 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drain.add_argument("--undo", action="store_true", help="undo the drain")
     adopt = what.add_parser("adopt", help="take over copies that run here and are not in the journal")
     adopt.add_argument("--end", action="store_true", help="end them instead")
-    for sub in (join, run_, doctor, status, drain, adopt):
+    mps = what.add_parser("mps", help="start MPS' daemons for an agent with --runtime pods, which may be replaced")
+    for sub in (join, run_, doctor, status, drain, adopt, mps):
         sub.add_argument("--state-dir", metavar="DIR", type=Path, default=_state_dir(), help="default %(default)s")
 
 
@@ -139,7 +140,15 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    verbs = {"join": _join, "run": _run, "doctor": _doctor, "status": _status, "drain": _drain, "adopt": _adopt}
+    verbs = {
+        "join": _join,
+        "run": _run,
+        "doctor": _doctor,
+        "status": _status,
+        "drain": _drain,
+        "adopt": _adopt,
+        "mps": _mps,
+    }
     return verbs[args.what](args)
 
 
@@ -207,6 +216,16 @@ def _drain(args: argparse.Namespace) -> int:
 def _adopt(args: argparse.Namespace) -> int:
     messages = _ask(args, "adopt", end=args.end)
     print("\n".join(messages) if messages else "every copy that runs here is in the journal")
+    return exits.OK
+
+
+def _mps(args: argparse.Namespace) -> int:
+    from agents.run.launching import CannotLaunch, run_launcher
+
+    try:
+        run_launcher(args.state_dir)
+    except CannotLaunch as error:
+        raise Failed(str(error)) from error
     return exits.OK
 
 

@@ -100,10 +100,10 @@ def test_every_container_is_nobody_on_a_root_that_it_cannot_write(whole: list[Re
         name = spec["containers"][0]["name"]
         assert spec["automountServiceAccountToken"] is (name in ("api", "scaler"))
         assert spec.get("serviceAccountName") == ACCOUNTS.get(name)
-        assert not spec.keys() & {"hostNetwork", "hostIPC"} and spec.get("hostPID", False) is (name == "agent")
+        assert not spec.keys() & {"hostNetwork", "hostIPC"} and spec.get("hostPID", False) is (name in ("agent", "mps"))
     assert not any(pod["spec"]["automountServiceAccountToken"] for _, pod in pods(bare))
     found = list(containers(whole))
-    of_agents = {*ROOT, "join", "agent"}
+    of_agents = {*ROOT, "join", "agent", "mps"}
     assert {one["name"] for one in found} == {"sidecar", "haproxy", "api", "planner", "scaler", "migrate", *of_agents}
     for container in found:
         secured, added = container["securityContext"], ROOT.get(container["name"])
@@ -276,8 +276,7 @@ def test_a_scaler_has_the_account_that_may_scale_and_reaches_what_it_reads(
 def test_an_agent_gets_its_tokens_the_root_helper_none_and_both_folders_of_their_node(
     whole: list[Resource],
 ) -> None:
-    [daemon] = named(whole, "DaemonSet").values()
-    spec = daemon["spec"]["template"]["spec"]
+    spec = named(whole, "DaemonSet")["gpuwright-agent-a100"]["spec"]["template"]["spec"]
     by_name = {one["name"]: one for one in [*spec["initContainers"], *spec["containers"]]}
     projected = {one["name"]: one["projected"]["sources"][0] for one in spec["volumes"] if "projected" in one}
     assert projected["joining"]["serviceAccountToken"]["audience"] == "gpuwright"
@@ -294,6 +293,9 @@ def test_an_agent_gets_its_tokens_the_root_helper_none_and_both_folders_of_their
     for volume in spec["volumes"]:  # a copy has the same folders at the same paths
         if "hostPath" in volume:
             assert {path for name, path in mounts if name == volume["name"]} == {volume["hostPath"]["path"]}
+    daemons = named(whole, "DaemonSet")["gpuwright-mps-a100"]["spec"]
+    assert daemons["updateStrategy"] == {"type": "OnDelete"}, "copies would end with it"
+    assert [one for one in daemons["template"]["spec"]["volumes"] if one not in spec["volumes"]] == []
     server = next(one for one in containers(whole) if one["name"] == "api")
     assert {"name": "GPUWRIGHT_KUBERNETES_AGENTS", "value": "gpuwright-nodes/gpuwright-runner"} in server["env"]
 

@@ -112,16 +112,21 @@ def test_every_pod_is_let_into_a_namespace_that_restricts_pods(
 def test_an_agents_pod_is_let_into_no_namespace_but_one_for_privileged_pods(
     cluster: Cluster, tmp_path: Path, namespace: str
 ) -> None:
-    [template] = [one["spec"]["template"] for one in render(tmp_path, EVERYTHING) if one["kind"] == "DaemonSet"]
-    del template["spec"]["runtimeClassName"]  # which the GPU operator makes
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent"}, "spec": template["spec"]}
+    values = {**EVERYTHING, "agent": {**EVERYTHING["agent"], "runtimeClass": ""}}  # which the GPU operator makes
+    made = [one["spec"]["template"] for one in render(tmp_path, values) if one["kind"] == "DaemonSet"]
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{place}"}, "spec": one["spec"]}
+        for place, one in enumerate(made)
+    ]
+    assert len(pods) == 2
     admitting = ("-n", namespace, "create", "--dry-run=server", "-f", "-")
     level = ("label", "--overwrite", "namespace", namespace)
-    cluster.kubectl(*level, "pod-security.kubernetes.io/enforce=baseline")
-    with pytest.raises(Refused, match='violates PodSecurity "baseline'):
-        cluster.kubectl(*admitting, given=pod)
-    cluster.kubectl(*level, "pod-security.kubernetes.io/enforce=privileged")
-    assert "created" in cluster.kubectl(*admitting, given=pod)
+    for pod in pods:
+        cluster.kubectl(*level, "pod-security.kubernetes.io/enforce=baseline")
+        with pytest.raises(Refused, match='violates PodSecurity "baseline'):
+            cluster.kubectl(*admitting, given=pod)
+        cluster.kubectl(*level, "pod-security.kubernetes.io/enforce=privileged")
+        assert "created" in cluster.kubectl(*admitting, given=pod)
 
 
 def test_a_server_may_review_tokens_and_nothing_else(installed: Installed, cluster: Cluster) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agents.devices.mps import grammar, processes
 from agents.devices.mps.daemon_reader import DaemonReader, DaemonStatus, make_malformed_error
+from agents.devices.mps.launching import ask_to_launch
 from agents.devices.mps.limits import client_environment
 from agents.devices.mps.program import PROGRAM, Program
 from agents.seams.device import DeviceError, MpsState, Trouble
@@ -44,7 +45,9 @@ class MpsControl:
         start_seconds: float = START_SECONDS,
         terminate_seconds: float = TERMINATE_SECONDS,
         quit_seconds: int = QUIT_SECONDS,
+        launcher: Path | None = None,  # folder of what starts daemons in our place
     ) -> None:
+        self._launcher = launcher
         self._program = Program(root, program)
         self._deadline_seconds = deadline_seconds
         self._start_seconds = start_seconds
@@ -66,7 +69,10 @@ class MpsControl:
             self._clear(pipe)
             for folder in (pipe, self._program.logs(uuid)):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._program.launch(uuid, self._start_seconds)
+            if self._launcher is None:
+                self._program.launch(uuid, self._start_seconds)
+            else:
+                ask_to_launch(self._launcher, uuid)
             self._wait_for(uuid)
 
     def stop(self, uuid: str) -> None:

@@ -10,7 +10,7 @@ from agents.devices.mps.program import PROGRAM
 from agents.run.doctor import admission, gpus, machine, mps, neighbours
 from agents.run.doctor.bounded import Check, run
 from agents.run.doctor.findings import Diagnosis, DoctorFinding, Level, ok
-from agents.run.opening import AgentOptions
+from agents.run.opening import MPS, MPS_LAUNCHER, AgentOptions
 from agents.seams.device import DeviceError
 
 __all__ = ["Diagnosis", "DoctorFinding", "Level", "examine"]
@@ -34,14 +34,19 @@ def _list_gpu_checks(facts: gpus.DriverFacts, options: AgentOptions) -> list[tup
         ("compute mode", partial(gpus.compute_modes, facts, options.folder)),
         ("root helper", partial(gpus.check_settable, helper)),
         ("mps program", mps.program),
-        ("mps daemon", partial(mps.daemons, facts, options.folder / "mps")),
+        ("mps daemon", partial(mps.daemons, facts, options.folder / MPS)),
         ("mps user", mps.users),
+        *(
+            [("mps launcher", partial(mps.launcher, options.folder / MPS_LAUNCHER))]
+            if options.runtime == "pods"
+            else []
+        ),
     ]
 
 
 def _list_machine_checks(options: AgentOptions, simulated: bool) -> list[tuple[str, Check]]:
     docker = options.runtime == "docker"
-    pipes = options.folder / "simulated" / "mps" if simulated else options.folder / "mps"
+    pipes = options.folder / "simulated" / "mps" if simulated else options.folder / MPS
     return [
         ("mps folder", partial(mps.folder, pipes)),
         ("shared memory", machine.check_shared_memory),

@@ -11,6 +11,7 @@ from agents.devices.mps import processes
 from agents.devices.mps.control import MpsControl
 from agents.devices.mps.grammar import LONGEST_SOCKET_PATH_BYTES
 from agents.devices.mps.program import PROGRAM, has_newer_protocol
+from agents.host.local_socket import NotRunning, ask
 from agents.run.doctor.findings import DoctorFinding, fail, join_items, ok, warn
 from agents.run.doctor.gpus import DEADLINE_SECONDS, DriverFacts
 from agents.run.doctor.machine import is_there, nearest
@@ -48,6 +49,17 @@ def folder(pipes: Path) -> Iterator[DoctorFinding]:
         yield fail("mps folder", f"every user may write to {pipes}", f"chmod o-w {pipes}")
     else:
         yield ok("mps folder", f"{pipes}{'' if there == pipes else ' can be created'}")
+
+
+def launcher(folder: Path) -> Iterator[DoctorFinding]:
+    """Checks that somebody starts daemons outside of the agent's own container."""
+    try:
+        ask(folder, "hello")
+    except (NotRunning, ValueError):
+        advice = "Run `gpuwright agent mps` in a pod of its own on this node; the chart's DaemonSet does."
+        yield fail("mps launcher", f"nobody in {folder} starts MPS daemons, so no copy can", advice)
+        return
+    yield ok("mps launcher", f"daemons are started by who answers in {folder}, and outlive the agent")
 
 
 def daemons(facts: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:

@@ -1,4 +1,4 @@
-"""The chart's DaemonSet runs on nodes of ours: the agent joins by Kubernetes, and stays who it is when it is replaced."""
+"""The chart's DaemonSet runs on a node of ours: its agent joins by Kubernetes, and stays who it is when replaced."""
 
 from __future__ import annotations
 
