@@ -120,8 +120,7 @@ class PodRuntime:
         return process is not None and process.stopped
 
     def pids(self, running: Running) -> frozenset[int]:
-        """Returns the PIDs of its PID namespace, where orphans go to the first process, with which all end."""
-        return frozenset(proc.descendants(running.pid)) if self.alive(running) else frozenset()
+        return frozenset(proc.find_members(running.container)) if running.container else frozenset()
 
     def end(self, running: Running, force: bool) -> None:
         """Ends the process itself, once nothing would start it again: the kubelet would wait for the pod's hook."""
@@ -161,7 +160,7 @@ class PodRuntime:
         if not status_of(pod).get("containerID"):
             return _why_not_running(pod)
         try:
-            return strip_controls(self._read_log(pod, tailLines=_TAIL_LINES))
+            return strip_controls(self._read_log(pod, tailLines=_TAIL_LINES)) or _why_not_running(pod)
         except (ApiAway, ApiRefused):
             return ""
 
@@ -259,11 +258,12 @@ def _read_exit(pods: Mapping[str, Object], container: str) -> int | None:
 
 def _why_not_running(pod: Object) -> str:
     """Returns what keeps a pod from running, in the words of the scheduler and the kubelet."""
-    waiting = (status_of(pod).get("state") or {}).get("waiting") or {}
+    states = (status_of(pod).get(name) or {} for name in ("state", "lastState"))
+    containers = [said for state in states for kind in ("waiting", "terminated") if (said := state.get(kind))]
     conditions = (pod.get("status") or {}).get("conditions") or ()
     unscheduled = [
         found for found in conditions if found.get("type") == "PodScheduled" and found.get("status") != "True"
     ]
-    said = [waiting, *unscheduled]
+    said = [*containers, *unscheduled]
     words = [f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ") for found in said]
     return strip_controls("; ".join(filter(None, words)).encode())

@@ -86,20 +86,22 @@ def _write_copy(launch: Launch, settings: PodSettings) -> Object:
     return {
         **_write_pod(settings, [_write_container(launch, settings, volumes)]),
         "readinessGates": [{"conditionType": GATE}],
+        # A copy that were the first process of its namespace would not end by SIGTERM, nor stop itself, by default.
+        "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": int(filled.drain_seconds + saves + TERM_SECONDS) + 1,
         "volumes": [volume for volume, _ in volumes],
     }
 
 
 def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[Object, Object]]) -> Object:
-    program, *arguments = launch.filled.argv
+    program, *arguments = map(_escape, launch.filled.argv)
     container: Object = {
         "name": CONTAINER,
         "image": launch.filled.image or settings.image,
         "imagePullPolicy": "IfNotPresent",
         "command": [program],
         "args": arguments,
-        "env": [{"name": name, "value": value} for name, value in sorted(_environment(launch).items())],
+        "env": [{"name": name, "value": _escape(value)} for name, value in sorted(_environment(launch).items())],
         "securityContext": _confine(),
         "volumeMounts": [mount for _, mount in volumes],
     }
@@ -109,6 +111,11 @@ def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[
         # Others may delete the pod without asking us: meanwhile the agent takes it out of the routes.
         container["lifecycle"] = {"preStop": {"sleep": {"seconds": max(1, int(launch.filled.drain_seconds))}}}
     return container
+
+
+def _escape(text: str) -> str:
+    """Returns what the kubelet gives to the program as it is: it would put variables into `$(NAME)`."""
+    return text.replace("$", "$$")
 
 
 def _confine() -> Object:

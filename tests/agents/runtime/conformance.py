@@ -113,11 +113,11 @@ class RuntimeConformance:
         self, runtime: CopyRuntime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("AGENT_SECRET", "canary")
-        limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30", "GREETING": "limited"}
-        self.start(runtime, "a-1", "env; echo up", limits=limits)
+        limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30", "GREETING": "$(HOME)"}
+        self.start(runtime, "a-1", "env; echo up; exec sleep 600", limits=limits)
         until(lambda: "up" in runtime.log_tail("a-1"))
         printed = runtime.log_tail("a-1").splitlines()
-        assert {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "GREETING=limited", "GPUWRIGHT_COPY=a-1"} <= set(printed)
+        assert {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "GREETING=$(HOME)", "GPUWRIGHT_COPY=a-1"} <= set(printed)
         assert "AGENT_SECRET=canary" not in printed
 
     def test_its_own_signal_reaches_the_copy(self, runtime: CopyRuntime) -> None:
@@ -146,8 +146,12 @@ class RuntimeConformance:
 
     def test_the_output_of_a_dead_copy_can_still_be_read(self, runtime: CopyRuntime) -> None:
         program = "echo out; printf '\\033[31mred\\n' >&2; echo no such model >&2; exit 1"
-        running = self.start(runtime, "a-1", program)
-        until(lambda: not runtime.alive(running))
+        try:
+            running = self.start(runtime, "a-1", program)
+        except LaunchError as error:  # where it ended before the runtime saw it run
+            assert "no such model" in str(error)
+        else:
+            until(lambda: not runtime.alive(running))
         until(lambda: "no such model" in runtime.log_tail("a-1"))
         assert "[31mred" in runtime.log_tail("a-1")
         assert "\x1b" not in runtime.log_tail("a-1")

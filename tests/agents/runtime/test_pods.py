@@ -1,0 +1,76 @@
+"""Copies as pods of a real cluster: its API server, controllers and scheduler, and a node with a kubelet of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents.kubernetes.api import KubernetesApi
+from agents.runtime import CopyRuntime
+from agents.runtime.pods import PodRuntime
+from agents.runtime.replica_set import PodSettings
+from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
+from tests.kubernetes.accounts import open_api
+from tests.kubernetes.kubelet import IMAGE
+from tests.kubernetes.nodes import RunningCluster, running_cluster
+from tests.support.patience import until
+
+pytestmark = pytest.mark.slow
+
+NODE = "gpu-1"
+SETTINGS = PodSettings(NODE, user=0, group=0)
+
+
+@pytest.fixture(scope="module")
+def pod_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster, cluster.running_node(NODE):
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def api(pod_cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> KubernetesApi:
+    return open_api(pod_cluster, pod_cluster.make_namespace("copies"), tmp_path_factory.mktemp("account") / "agent")
+
+
+@pytest.fixture
+def runtime(pod_cluster: RunningCluster, api: KubernetesApi) -> Iterator[PodRuntime]:
+    runtime = PodRuntime(api, SETTINGS)
+    yield runtime
+    for running in runtime.find():
+        runtime.end(running, force=True)
+
+    def nothing_is_left() -> bool:
+        runtime.tidy(())
+        return not pod_cluster.read("-n", api.namespace, "get", "replicasets,pods")["items"]
+
+    until(nothing_is_left, "everything is ended")
+
+
+class TestConformance(RuntimeConformance):
+    image = IMAGE
+
+    @pytest.fixture
+    def runtime(self, api: KubernetesApi, runtime: PodRuntime) -> CopyRuntime:
+        self.api = api
+        return runtime
+
+    def reopened(self, tmp_path: Path) -> CopyRuntime:
+        return PodRuntime(self.api, SETTINGS)
+
+    def test_unneeded_logs_of_copies_are_deleted(self, runtime: CopyRuntime) -> None:
+        """The log of a copy that the agent ends goes with its pod."""
+        running = self.up(runtime, "a-1", SLEEPER)
+        runtime.tidy({"a-1"})
+        assert "up" in runtime.log_tail("a-1")
+        runtime.end(running, force=True)
+        until(lambda: runtime.log_tail("a-1") == "", "its pod is gone")
+
+    def test_a_job_goes_before_a_service_when_the_host_runs_out_of_memory(self, runtime: CopyRuntime) -> None:
+        """The kubelet ranks pods by their class, which is the same for both: nobody knows the memory they need."""
+        service = self.start(runtime, "s-1", SLEEPER)
+        job = self.begin(runtime, replace(launched("j-1", SLEEPER, image=self.image), port=0))
+        scores = [int(Path(f"/proc/{running.pid}/oom_score_adj").read_text()) for running in (service, job)]
+        assert scores == [1000, 1000]
