@@ -65,39 +65,14 @@ class GpuHolders:
     def look(self, gpus: Sequence[str]) -> None:
         """Makes the holders that are missing, and finds out which GPUs they have."""
         node = self._nodes.objects().get(self._settings.node) or {}
-        given_out = _count_given_out(node)
-        if why := self._find_other_owner(node, given_out, len(gpus)):
+        given_out = count_given_out(node)
+        if why := find_other_owner(self._api, node, len(gpus)):
             self._say(dict.fromkeys(gpus, why))
             return
         for number in range(given_out):
             self._make(number)
         held = self._find_held(gpus)
         self._say({gpu: self._why_unheld() for gpu in gpus if given_out and gpu not in held})
-
-    def _find_other_owner(self, node: Object, given_out: int, count: int) -> str:
-        """Returns who else divides this node's GPUs; empty where nobody does."""
-        labels = (node.get("metadata") or {}).get("labels") or {}
-        shares = str(labels.get(SHARING, "none")), str(labels.get(REPLICAS, "1"))
-        if shares[0] not in ("none", "") or shares[1] not in ("0", "1"):
-            how = f"{SHARING}={shares[0]}, {REPLICAS}={shares[1]}"
-            return f"the device plugin shares GPUs of this node ({how}): turn it off"
-        if given_out > count:
-            return f"this node offers {given_out} of {RESOURCE} and has {count} GPUs: turn its time-slicing off"
-        drivers = self._list_drivers()
-        if drivers and given_out:
-            return f"this node's GPUs are given out twice: as {RESOURCE}, and by DRA ({drivers[0]}); turn one off"
-        if drivers:
-            return f"this node's GPUs are given out by DRA ({drivers[0]}), which gpuwright does not claim"
-        return ""
-
-    def _list_drivers(self) -> list[str]:
-        try:
-            slices = self._api.get(SLICES, fieldSelector=f"spec.nodeName={self._settings.node}").get("items") or ()
-        except ApiRefused as refused:
-            if refused.status == _GONE:
-                return []  # a cluster without DRA
-            raise ApiAway(str(refused)) from refused
-        return [name for found in slices if (name := (found.get("spec") or {}).get("driver")) in DRIVERS]
 
     def _make(self, number: int) -> None:
         holder = write_holder(number, self._settings, RESOURCE)
@@ -133,7 +108,38 @@ class GpuHolders:
         self._unheld = unheld
 
 
-def _count_given_out(node: Object) -> int:
+def find_other_owner(api: KubernetesApi, node: Object, count: int) -> str:
+    """Returns who else divides the `count` GPUs of this node; empty where nobody does."""
+    given_out = count_given_out(node)
+    metadata = node.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    shares = str(labels.get(SHARING, "none")), str(labels.get(REPLICAS, "1"))
+    if shares[0] not in ("none", "") or shares[1] not in ("0", "1"):
+        how = f"{SHARING}={shares[0]}, {REPLICAS}={shares[1]}"
+        return f"the device plugin shares GPUs of this node ({how}): turn it off"
+    if given_out > count:
+        return f"this node offers {given_out} of {RESOURCE} and has {count} GPUs: turn its time-slicing off"
+    drivers = _list_drivers(api, str(metadata.get("name", "")))
+    if drivers and given_out:
+        return f"this node's GPUs are given out twice: as {RESOURCE}, and by DRA ({drivers[0]}); turn one off"
+    if drivers:
+        return f"this node's GPUs are given out by DRA ({drivers[0]}), which gpuwright does not claim"
+    return ""
+
+
+def _list_drivers(api: KubernetesApi, node: str) -> list[str]:
+    """Returns the drivers of DRA that give out GPUs of the node."""
+    try:
+        slices = api.get(SLICES, fieldSelector=f"spec.nodeName={node}").get("items") or ()
+    except ApiRefused as refused:
+        if refused.status == _GONE:
+            return []  # a cluster without DRA
+        raise ApiAway(str(refused)) from refused
+    return [name for found in slices if (name := (found.get("spec") or {}).get("driver")) in DRIVERS]
+
+
+def count_given_out(node: Object) -> int:
+    """Returns how many GPUs of the node the device plugin gives out."""
     text = str(((node.get("status") or {}).get("allocatable") or {}).get(RESOURCE, "0"))
     return int(text) if text.isdecimal() else 0
 

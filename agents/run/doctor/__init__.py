@@ -25,7 +25,9 @@ def examine(options: AgentOptions) -> Diagnosis:
     first = [_explain_simulated(options)] if simulated else run([("driver", partial(_look, facts))], CHECK_SECONDS)
     has_gpu = simulated or bool(facts and facts[0].count)
     of_gpus = _list_gpu_checks(facts[0], options) if facts and facts[0].gpus else []
-    return Diagnosis((*first, *run([*of_gpus, *_list_machine_checks(options, simulated)], CHECK_SECONDS)), has_gpu)
+    count = options.simulated_gpus if simulated else facts[0].count if facts else 0
+    checks = [*of_gpus, *_list_machine_checks(options, simulated), *_list_cluster_checks(options, count)]
+    return Diagnosis((*first, *run(checks, CHECK_SECONDS)), has_gpu)
 
 
 def _list_gpu_checks(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:
@@ -46,6 +48,7 @@ def _list_gpu_checks(facts: gpus.DriverFacts, options: AgentOptions) -> list[tup
 
 def _list_machine_checks(options: AgentOptions, simulated: bool) -> list[tuple[str, Check]]:
     docker = options.runtime == "docker"
+    image = None if options.runtime == "process" else options.image
     pipes = options.folder / "simulated" / "mps" if simulated else options.folder / MPS
     return [
         ("mps folder", partial(mps.folder, pipes)),
@@ -56,10 +59,18 @@ def _list_machine_checks(options: AgentOptions, simulated: bool) -> list[tuple[s
         ("control plane", partial(neighbours.control_plane, options.folder)),
         ("gateway", partial(neighbours.gateway, options.gateway, options.folder, options.gateway_token_file)),
         ("docker", partial(neighbours.docker, docker)),
-        ("templates", partial(machine.templates, options.templates, options.models, docker)),
+        ("templates", partial(machine.templates, options.templates, options.models, image)),
         ("allow-list", partial(admission.allow_list, options)),
         ("ports", partial(machine.ports, options.host)),
     ]
+
+
+def _list_cluster_checks(options: AgentOptions, gpus: int) -> list[tuple[str, Check]]:
+    if options.runtime != "pods":
+        return []
+    from agents.run.doctor.cluster import check_cluster
+
+    return [("kubernetes", partial(check_cluster, options, gpus))]
 
 
 def _explain_simulated(options: AgentOptions) -> DoctorFinding:

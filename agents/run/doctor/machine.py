@@ -124,8 +124,11 @@ def cgroups() -> Iterator[DoctorFinding]:
         yield warn("cgroups", "none can be created: copies are recognised only by marks in their environment", advice)
 
 
-def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[DoctorFinding]:
-    """Checks that templates can run here: as a process with its program installed, or as a container with an image."""
+def templates(folder: Path | None, models: Path, image: str | None) -> Iterator[DoctorFinding]:
+    """Checks that templates can run here: as a process with its program installed, or as a container with an image.
+
+    `image` is that of templates which name none; None where copies are processes.
+    """
     try:
         known = read(folder, models)
     except TemplateError as error:
@@ -133,7 +136,7 @@ def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[Docto
             advice = "Correct the file; until then this template is not offered (docs/templates.md)."
             yield fail("templates", fault, advice)
         return
-    lacks = {name: _lack(template.form, docker) for name, template in known.items()}
+    lacks = {name: _lack(template.form, image) for name, template in known.items()}
     runnable = [name for name, lack in lacks.items() if not lack]
     if not runnable:
         advice = "Install the program of one of them, or write a template (docs/templates.md)."
@@ -143,10 +146,10 @@ def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[Docto
     yield ok("templates", f"can run {join_items(runnable)}" + (f"; cannot: {join_items(missing)}" if missing else ""))
 
 
-def _lack(form: TemplateForm, docker: bool) -> str:
+def _lack(form: TemplateForm, image: str | None) -> str:
     """Returns why a template cannot run here; empty if it can."""
-    if docker:
-        return "" if form.image else "has no image"
+    if image is not None:
+        return "" if form.image or image else "has no image"
     program = form.argv[0]
     return "" if "{" in program or shutil.which(program) else f"{program} is not installed"
 

@@ -168,16 +168,16 @@ def test_an_mps_folder_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) 
 
 def test_a_template_with_a_fault_is_named_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("argv: [sleep, '{seconds}']\n")
-    [finding] = machine.templates(tmp_path, tmp_path, docker=False)
+    [finding] = machine.templates(tmp_path, tmp_path, image=None)
     assert finding.level is Level.FAIL
     assert "mine.yaml" in finding.found
 
 
 def test_a_template_whose_program_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("argv: [no-such-program-here]\n")
-    [finding] = machine.templates(tmp_path, tmp_path, docker=False)
+    [finding] = machine.templates(tmp_path, tmp_path, image=None)
     assert "mine (no-such-program-here is not installed)" in finding.found
-    assert "mine" in next(iter(machine.templates(tmp_path, tmp_path, docker=True))).found.partition("cannot")[2]
+    assert "mine" in next(iter(machine.templates(tmp_path, tmp_path, image=""))).found.partition("cannot")[2]
 
 
 def test_a_missing_folder_for_shared_memory_is_reported(tmp_path: Path) -> None:
