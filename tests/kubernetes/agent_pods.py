@@ -28,11 +28,11 @@ def bind_token(cluster: Cluster, namespace: str, pod: str, audience: str = "") -
     return cluster.kubectl("-n", namespace, *words, *bound).strip()
 
 
-def open_api(user: User, folder: Path) -> KubernetesApi:
+def open_as(user: User, folder: Path) -> KubernetesApi:
     """Returns the agent's own client, with what the kubelet mounts into its pod."""
     text = user.kubeconfig.read_text()
     url, authority = read_connection(text)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "token").write_text(json.loads(text)["users"][0]["user"]["token"])
     (folder / "ca.crt").write_text(authority)
     (folder / "namespace").write_text(user.namespace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from agents.kubernetes.api import STRATEGIC, ApiRefused, KubernetesApi
 from agents.kubernetes.names import GATE, NODE, PART, hash_copy
 from agents.runtime import Launch
-from agents.runtime.replica_set import PodSettings, write_replica_set
+from agents.runtime.replica_set import PodSettings, write_holder, write_replica_set
 from agents.templates import Filled
-from tests.kubernetes.agent_pods import bind_token, open_api, put_pod
+from tests.kubernetes.accounts import READS_NODES, RUNS
+from tests.kubernetes.agent_pods import bind_token, open_as, put_pod
 from tests.kubernetes.cluster import Cluster, Resource, User
 from tests.kubernetes.installed import Installed
 from tests.support.helm import EVERYTHING
@@ -20,13 +22,13 @@ from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
 
+# Runtimes are tested with these.
 RIGHTS = {
-    *((verb, "replicasets.apps") for verb in ("list", "create", "patch", "delete")),
-    *((verb, resource) for verb in ("list", "watch") for resource in ("pods", "nodes")),
-    ("list", "resourceslices.resource.k8s.io"),
-    ("patch", "pods/status"),
-    ("get", "pods/log"),
+    (verb, f"{resource}.{group}".rstrip("."))
+    for group, resource, verbs in (*RUNS, *READS_NODES)
+    for verb in verbs.split(",")
 }
+GPUS = "nvidia.com/gpu"
 DENIED = (
     "get secrets", "list secrets", "get configmaps", "create pods", "patch pods", "delete pods",
     "create pods --subresource=exec", "create pods --subresource=attach", "create pods --subresource=eviction",
@@ -36,7 +38,6 @@ DENIED = (
     "create rolebindings.rbac.authorization.k8s.io", "patch nodes", "get nodes --subresource=proxy", "delete nodes",
     "create tokenreviews.authentication.k8s.io", "impersonate users",
 )  # fmt: skip
-SETTINGS = {"user": 64820, "group": 64820, "image": "registry.example/gpuwright-agent:1"}
 
 
 class Agents:
@@ -52,7 +53,7 @@ class Agents:
         put_pod(self.cluster, self.namespace, f"agent-{node}", node, self.account)
         token = bind_token(self.cluster, self.namespace, f"agent-{node}")
         user = self.cluster.log_in(self.namespace, self.account, token)
-        return user, open_api(user, self.folder / node)
+        return user, open_as(user, self.folder / node)
 
     def path(self, copy: str = "") -> str:
         root = f"/apis/apps/v1/namespaces/{self.namespace}/replicasets"
@@ -81,7 +82,11 @@ def copy_of(name: str, node: str) -> Resource:
     pipes = "/var/lib/gpuwright-agent/mps/GPU-1"
     limits = {"CUDA_MPS_PIPE_DIRECTORY": pipes, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}
     launch = Launch(name, "GPU-1", filled, 8000, limits, (pipes, *filled.folders))
-    return write_replica_set(launch, PodSettings(node, **SETTINGS))  # type: ignore[arg-type]
+    return write_replica_set(launch, settings_of(node))
+
+
+def settings_of(node: str) -> PodSettings:
+    return PodSettings(node, 64820, 64820, "registry.example/gpuwright-agent:1")
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +127,13 @@ def test_an_agent_runs_a_copy_on_its_node_opens_its_gate_and_ends_it(agents: Age
     agents.own.delete(agents.path("mine"), {"propagationPolicy": "Background"})
 
 
+def test_an_agent_holds_the_gpus_of_its_node_and_of_no_other(agents: Agents) -> None:
+    priority = f"{agents.account.removesuffix('-runner')}-gpus"
+    agents.own.create(agents.path(), write_holder(0, replace(settings_of("node-1"), priority_class=priority), GPUS))
+    with pytest.raises(ApiRefused, match="of its own node alone"):
+        agents.own.create(agents.path(), write_holder(1, settings_of("node-2"), GPUS))
+
+
 def test_a_stolen_token_marks_no_pod_of_another_node_ready_and_changes_nothing_there(agents: Agents) -> None:
     agents.foreign.create(agents.path(), copy_of("theirs", "node-2"))
     agents.put_copy("theirs", "node-2")
@@ -141,7 +153,7 @@ def test_a_stolen_token_marks_no_pod_of_another_node_ready_and_changes_nothing_t
 
 
 def test_a_token_that_is_bound_to_no_node_writes_nothing(agents: Agents) -> None:
-    unbound = open_api(agents.cluster.log_in(agents.namespace, agents.account), agents.folder / "unbound")
+    unbound = open_as(agents.cluster.log_in(agents.namespace, agents.account), agents.folder / "unbound")
     agents.own.create(agents.path(), copy_of("waits", "node-1"))
     agents.put_copy("waits", "node-1")
     for act in (
@@ -205,6 +217,7 @@ def terms_of(made: Resource) -> list[Resource]:
     return found
 
 
+UNCONFINED = {"type": "Unconfined"}
 OTHER_TERM = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
 SECRET = {"secretKeyRef": {"name": "gpuwright-tls", "key": "tls.key"}}
 SECRETS = {"secretRef": {"name": "gpuwright-tls"}}
@@ -227,6 +240,9 @@ WRONG: dict[str, tuple[str, Callable[[Resource], object]]] = {
     "the host's memory": ("namespaces of its own", lambda made: pod_of(made).update(hostIPC=True)),
     "any user": ("without rights", lambda made: pod_of(made).pop("securityContext")),
     "root": ("without rights", lambda made: pod_of(made)["securityContext"].update(runAsUser=0)),
+    "any system call": ("without rights", lambda made: pod_of(made)["securityContext"].pop("seccompProfile")),
+    "any system call inside": ("no privileges", lambda made: change_security(made, seccompProfile=UNCONFINED)),
+    "the first place": ("priority", lambda made: pod_of(made).update(priorityClassName="system-node-critical")),
     "root inside": ("no privileges", lambda made: change_security(made, runAsUser=0)),
     "any user inside": ("no privileges", lambda made: change_security(made, runAsNonRoot=False)),
     "privileged": ("no privileges", lambda made: change_security(made, allowPrivilegeEscalation=True, privileged=True)),
