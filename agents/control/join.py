@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from agents.contract.fields import Moment
+from agents.contract.node_names import name_node
 from agents.host.ownership import require_own_folder
 from agents.node.state_folder import Credential, PodJoin, StateFolder
 from agents.talk.link import Link, decode_answer
@@ -38,9 +39,9 @@ def join(
     return credential
 
 
-def join_as_pod(folder: StateFolder, server: str, node: str, pod: PodJoin, ca_file: str = "") -> Credential:
+def join_as_pod(folder: StateFolder, server: str, pod: PodJoin, ca_file: str = "") -> Credential:
     """Joins with the token of the pod's service account, unless the folder has this node's credential already."""
-    kept = None
+    kept, node = None, name_node(pod.node)
     with suppress(msgspec.MsgspecError):
         kept = folder.credential()
     if kept is not None and kept.pod is not None and (kept.server, kept.node) == (server, node):

@@ -36,6 +36,7 @@ class NextToken(msgspec.Struct, rename="camel"):
 class PodJoin(msgspec.Struct, rename="camel"):
     """How a node joins whose agent is a pod: by a token that Kubernetes renews in a file, as often as it has to."""
 
+    node: str  # as Kubernetes calls it
     token_file: str
     spec: dict[str, Any]
 

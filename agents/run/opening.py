@@ -43,6 +43,7 @@ class AgentOptions:
 
     folder: Path
     node: str = ""
+    cluster_node: str = ""  # as Kubernetes calls it, where copies are pods
     device: str = "nvml"  # or simulated, or cores
     simulated_gpus: int = 4
     simulated_kind: str = "v100-16gb"
@@ -213,9 +214,10 @@ def _open_cluster(options: AgentOptions) -> _ClusterParts:
     except ApiAway as error:
         raise ValueError(f"--runtime pods runs in a pod of the cluster: {error}") from error
     shows_gpus = "" if options.device == "simulated" else options.runtime_class
-    settings = PodSettings(options.node, os.geteuid(), os.getegid(), options.image, options.priority_class, shows_gpus)
-    nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={options.node}"})
-    notices = ClusterNotices(nodes, options.node)
+    node, user, group = options.cluster_node, os.geteuid(), os.getegid()
+    settings = PodSettings(node, user, group, options.image, options.priority_class, shows_gpus)
+    nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={node}"})
+    notices = ClusterNotices(nodes, node)
     return _ClusterParts(PodRuntime(api, settings), GpuHolders(api, nodes, settings), notices)
 
 

@@ -53,7 +53,9 @@ def run_agent(options: AgentOptions, metrics: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         memory = begin_incarnation(folder, date())
-        node = LocalNode(folder, open_node(replace(options, node=credential.node)), memory.incarnation)
+        here = credential.pod.node if credential.pod else credential.node
+        parts = open_node(replace(options, node=credential.node, cluster_node=here))
+        node = LocalNode(folder, parts, memory.incarnation)
     except msgspec.MsgspecError as error:
         files = "memory.json, devices.json, health.json or energy.json"
         raise CannotRun(f"{files} in {options.folder} cannot be read ({error}); move it away") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from agents.contract.node_names import name_node
 from app.manifests.faults import escape
 
 AUDIENCE = "gpuwright"  # so that no other service's token joins, and ours opens nothing in the cluster
@@ -33,7 +34,7 @@ def find_refusal(review: Review, account: str, node: str) -> tuple[str, str]:
     if not bound:
         needs = "mount it into the agent's pod as a projected volume, in Kubernetes 1.30 or newer"
         return "forbidden", f"this token is bound to no pod on a node: {needs}"
-    if bound != node:
+    if name_node(bound) != node:
         return "forbidden", f"this token is of a pod on node {escape(bound)}, not on {node}"
     return "", ""
 

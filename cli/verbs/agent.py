@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     join = what.add_parser("join", help="spend a one-time token on this node's own credential")
     join.add_argument("--server", metavar="URL", required=True)
     join.add_argument("--ca-file", metavar="FILE", default="", help="certificates to trust, PEM")
-    join.add_argument("--node", metavar="NAME", required=True, help="name of this node")
+    join.add_argument("--node", metavar="NAME", required=True, help="name of this node; in a pod, as Kubernetes has it")
     tokens = join.add_mutually_exclusive_group()
     tokens.add_argument("--token-file", metavar="FILE", type=Path, help="default: standard input")
     tokens.add_argument(
@@ -166,7 +166,7 @@ def _join(args: argparse.Namespace) -> int:
     folder, file = StateFolder(args.state_dir), args.service_account_token
     try:
         if file:
-            joined = join_as_pod(folder, args.server, args.node, PodJoin(str(file.absolute()), spec), args.ca_file)
+            joined = join_as_pod(folder, args.server, PodJoin(args.node, str(file.absolute()), spec), args.ca_file)
         else:
             joined = join(folder, args.server, _read_token(args), args.node, spec, args.ca_file)
     except LinkError as error:

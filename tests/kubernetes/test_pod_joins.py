@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.node.state_folder import StateFolder
+from agents.control.join import join_as_pod
+from agents.node.state_folder import PodJoin, StateFolder
 from tests.kubernetes.agent_pods import bind_token, put_pod
 from tests.kubernetes.cluster import Cluster
 from tests.support.forked import ROOT
@@ -100,6 +101,14 @@ def test_a_token_of_another_audience_account_or_node_or_of_no_pod_is_refused_and
     assert [entry["outcome"] for entry in audited].count("refused") == 4
     joining.cluster.kubectl("-n", joining.namespace, "delete", "pod", "pod", "--grace-period=0", "--force")
     until(lambda: joining.ask(own, "node-1").status == 401, "the token ends with its pod")
+
+
+def test_a_node_whose_name_has_dots_joins_with_hyphens(joining: Joining, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(joining.pod_token("ip-10-0-0-1.ec2.internal"))
+    pod = PodJoin("ip-10-0-0-1.ec2.internal", str(file), SPEC)
+    joined = join_as_pod(StateFolder(tmp_path / "state"), joining.server.url, pod)
+    assert (joined.node, joined.pod) == ("ip-10-0-0-1-ec2-internal", pod)
 
 
 def test_a_pod_that_joins_without_end_is_made_to_wait(joining: Joining) -> None:

@@ -103,7 +103,7 @@ def test_a_node_of_the_pool_joins_and_a_rollout_of_its_agent_keeps_its_credentia
         "KUBECONFIG": str(account.kubeconfig),
         "GPUWRIGHT_KUBERNETES_AGENTS": f"{daemon.installed.nodes}/{daemon.installed.name}-runner",
     }
-    with running_server(database_url, **given) as server, pod_cluster.running_node("node-a", labels=LABELS):
+    with running_server(database_url, **given) as server, pod_cluster.running_node("node-a.example", labels=LABELS):
         assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
         daemon.start(server)
 
@@ -116,7 +116,7 @@ def test_a_node_of_the_pool_joins_and_a_rollout_of_its_agent_keeps_its_credentia
 
         daemon.kubectl("rollout", "status", daemon.name, "--timeout=100s")
         until(reports, daemon.read_log)
-        spec = server.request("GET", "/api/v1/nodes/node-a").json["spec"]
+        spec = server.request("GET", "/api/v1/nodes/node-a-example").json["spec"]
         assert (spec["gpuType"], spec["gpus"]) == ("v100-16gb", 2)
         [first] = joins()
         assert first.startswith(f"kubernetes:{account.name.rpartition(':')[0].rpartition(':')[0]}:"), first
