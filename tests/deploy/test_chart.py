@@ -314,3 +314,16 @@ def test_agents_need_a_namespace_of_their_own_and_a_pool(tmp_path: Path) -> None
     old = ("template", "gpuwright", str(CHART), "--kube-version", "1.29.4")
     helm = run_helm(tmp_path, *old, values={"agent": {"enabled": True, "pools": pools}})
     assert "agent.enabled needs Kubernetes 1.30 or newer" in helm.communicate(timeout=patience())[1]
+
+
+def test_prometheus_finds_agents_in_their_namespace(whole: list[Resource], tmp_path: Path) -> None:
+    monitor = named(whole, "ServiceMonitor")["gpuwright-agent"]["spec"]
+    service = named(whole, "Service")["gpuwright-agent"]
+    assert monitor["namespaceSelector"]["matchNames"] == [service["metadata"]["namespace"]] == ["gpuwright-nodes"]
+    assert "--metrics=0.0.0.0:9400" in next(one for one in containers(whole) if one["name"] == "agent")["args"]
+    allowed = named(whole, "NetworkPolicy")["gpuwright-agent-metrics"]["spec"]["ingress"]
+    assert [rule["ports"] for rule in allowed] == [[{"port": 9400, "protocol": "TCP"}]]
+    quiet = render(tmp_path, {"agent": EVERYTHING["agent"]})
+    assert "gpuwright-agent" not in named(quiet, "Service")
+    agent = next(one for one in containers(quiet) if one["name"] == "agent")
+    assert not any(word.startswith("--metrics") for word in agent["args"]), "it needs no token"

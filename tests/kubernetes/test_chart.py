@@ -63,7 +63,7 @@ def test_it_is_installed_upgraded_and_removed_and_leaves_nothing(
     ours = sorted((one["kind"], one["metadata"]["name"].removeprefix(f"{namespace}-")) for one in found)
     assert not [name for kind, name in ours if kind == "Job"], "the migration has succeeded"
     assert [name for kind, name in ours if kind == "Deployment"] == ["api", "gateway", "planner", "scaler"]
-    assert [name for kind, name in ours if kind == "ServiceMonitor"] == ["api", "gateway", "planner", "scaler"]
+    assert [name for kind, name in ours if kind == "ServiceMonitor"] == ["agent", "api", "gateway", "planner", "scaler"]
     on_nodes = cluster.read("-n", made.nodes, "get", f"{kinds},roles,rolebindings")["items"]
     there = {(one["kind"], one["metadata"]["name"].removeprefix(f"{namespace}-")) for one in on_nodes}
     assert there >= {("DaemonSet", "agent-a100"), ("PodDisruptionBudget", "gpuwright-copies"), ("Role", "runner")}
