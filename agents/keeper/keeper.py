@@ -235,7 +235,7 @@ class Keeper:
         for copy in self.copies() if called else ():
             if copy.id not in called:
                 continue
-            self._steps.withdraw(copy.id, now)
+            self._steps.withdraw(copy, now)
             if copy.rising:
                 log.warning("%s is ended by others than gpuwright; another copy takes its place", copy.id)
                 self._ledger.record(msgspec.structs.replace(copy, called_away_at=now))

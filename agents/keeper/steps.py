@@ -97,18 +97,18 @@ class Steps:
                 self._stepped[gpu] = now
                 self._runner.do(gpu, lambda gpu=gpu: self._restart_mps(gpu))  # type: ignore[misc]
 
-    def withdraw(self, copy: str, now: float) -> None:
+    def withdraw(self, copy: NodeCopy, now: float) -> None:
         """Takes away what would start a copy again that somebody else ends."""
-        name = f"withdraw {copy}"
+        name = f"withdraw {copy.id}"
         if not self._runner.is_busy(name) and now - self._stepped.get(name, 0.0) > RESTART_SECONDS:
             self._stepped[name] = now
             self._runner.do(name, lambda: self._withdraw(copy))
 
-    def _withdraw(self, copy: str) -> Result:
+    def _withdraw(self, copy: NodeCopy) -> Result:
         try:
-            self._drivers.runtime.withdraw(copy)
+            self._drivers.runtime.withdraw(copy.id, copy.running)
         except LaunchError as error:
-            log.warning("%s would be started again: %s", copy, error)
+            log.warning("%s would be started again: %s", copy.id, error)
         return do_nothing
 
     def _is_alone(self, copy: NodeCopy) -> bool:

@@ -49,8 +49,8 @@ class CopyRuntime(Protocol):
     def start(self, launch: Launch) -> Running | None:
         """Starts a copy, or goes on with its start. None: its process does not run yet, ask again."""
 
-    def withdraw(self, copy: str) -> None:
-        """Takes away what would start a copy that does not run: yet, or any more. Nothing where there is no such."""
+    def withdraw(self, copy: str, running: Running | None = None) -> None:
+        """Takes away what would start a copy, or has started it again. Only `running`, its own process, goes on."""
 
     def find(self) -> tuple[Running, ...]:
         """Finds every running copy of ours, even one whose start was not recorded."""

@@ -87,7 +87,7 @@ class DockerRuntime:
             ]
         return tuple(running for running in found if running.pid)
 
-    def withdraw(self, copy: str) -> None:
+    def withdraw(self, copy: str, running: Running | None = None) -> None:
         """Nothing starts a copy but the agent."""
 
     def list_called_away(self) -> frozenset[str]:

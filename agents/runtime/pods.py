@@ -69,25 +69,21 @@ class PodRuntime:
         with self._asking("the pods of this node"):
             self._pods.wait(lambda _: True, _FIRST_LIST_SECONDS)
             pods = self._pods.objects()
-        found = {}
+        found: dict[str, Running] = {}
         for pod in pods.values():
             container = container_of(pod)
             running = self._find_process(pod, container) if container else None
             if running is not None:
-                found[running.copy] = running
+                first = found.get(running.copy, running)  # of two pods: the other is its ReplicaSet's doing
+                found[running.copy] = min(running, first, key=lambda known: known.start_ticks)
         self._processes = {container: known for container, known in self._processes.items() if self.alive(known)}
         return tuple(found.values())
 
-    def withdraw(self, copy: str) -> None:
-        if copy in self._withdrawn:
-            return
-        with self._asking(copy):
-            try:
-                self._api.patch(f"{self._sets}/copy-{hash_copy(copy)}", {"spec": {"replicas": 0}})
-            except ApiRefused as refused:
-                if refused.status != _GONE:
-                    raise
-        self._withdrawn.add(copy)
+    def withdraw(self, copy: str, running: Running | None = None) -> None:
+        self._scale_down(copy)
+        if not self._pods.wait(lambda pods: _are_leaving(pods, copy), _DELETED_SECONDS):
+            raise LaunchError(f"{copy}: its pod is not deleted, though its ReplicaSet wants none")
+        self._end_others(copy, running.container if running else "")
 
     def list_called_away(self) -> frozenset[str]:
         try:
@@ -126,9 +122,7 @@ class PodRuntime:
         """Ends the process itself, once nothing would start it again: the kubelet would wait for the pod's hook."""
         if not self.alive(running):
             return
-        self.withdraw(running.copy)
-        if not self._pods.wait(lambda pods: _is_leaving(pods, running.container), _DELETED_SECONDS):
-            raise LaunchError(f"{running.copy}: its pod is not deleted, though its ReplicaSet wants none")
+        self.withdraw(running.copy, running)
         proc.send(running.pid, running.start_ticks, signal.SIGKILL if force else signal.SIGTERM)
 
     def tell(self, running: Running, signal_name: str) -> None:
@@ -183,9 +177,30 @@ class PodRuntime:
                     if copy not in copies:
                         self._delete(found["metadata"])
                 elif wanted and copy not in copies and copy not in self._started:
-                    self.withdraw(copy)
+                    self._scale_down(copy)
         self._started &= set(copies)
         self._withdrawn &= {*copies, *(_copy_of(pod) for pod in self._pods.objects().values())}
+
+    def _scale_down(self, copy: str) -> None:
+        if copy in self._withdrawn:
+            return
+        with self._asking(copy):
+            try:
+                self._api.patch(f"{self._sets}/copy-{hash_copy(copy)}", {"spec": {"replicas": 0}})
+            except ApiRefused as refused:
+                if refused.status != _GONE:
+                    raise
+        self._withdrawn.add(copy)
+
+    def _end_others(self, copy: str, container: str) -> None:
+        """Ends what was started in place of a copy that had ended, or was deleted: it would wait for its pod's hook."""
+        others = {container_of(pod) for pod in self._pods_of(copy)} - {"", container}
+        for pid in (pid for other in others for pid in proc.find_members(other)):
+            if process := proc.read_process(pid):
+                proc.send(pid, process.start_ticks, signal.SIGKILL)
+
+    def _pods_of(self, copy: str) -> list[Object]:
+        return [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
 
     def _delete(self, metadata: Mapping[str, Any]) -> None:
         try:
@@ -197,8 +212,7 @@ class PodRuntime:
 
     def _has_exited(self, copy: str) -> bool:
         """Returns whether its program has ended before the agent saw it run: the kubelet would try for ever."""
-        pods = [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
-        return any(status_of(pod).get("restartCount") for pod in pods)
+        return any(status_of(pod).get("restartCount") for pod in self._pods_of(copy))
 
     def _find_process(self, pod: Object, container: str) -> Running | None:
         """Returns the first process of a container; None where it is gone or not there yet."""
@@ -214,7 +228,7 @@ class PodRuntime:
 
     def _pod_of(self, copy: str, container: str = "") -> Object:
         """Returns the pod of a copy; of several the one with this container, else the newest."""
-        pods = [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
+        pods = self._pods_of(copy)
         if container:
             pods = [pod for pod in pods if status_of(pod).get("containerID", "").endswith(container)]
         if not pods:
@@ -241,9 +255,8 @@ def _copy_of(found: Object) -> str:
     return str((found["metadata"].get("annotations") or {}).get(COPY, ""))
 
 
-def _is_leaving(pods: Mapping[str, Object], container: str) -> bool:
-    there = [pod for pod in pods.values() if str(status_of(pod).get("containerID", "")).endswith(container)]
-    return all("deletionTimestamp" in pod["metadata"] for pod in there)
+def _are_leaving(pods: Mapping[str, Object], copy: str) -> bool:
+    return all("deletionTimestamp" in pod["metadata"] for pod in pods.values() if _copy_of(pod) == copy)
 
 
 def _read_exit(pods: Mapping[str, Object], container: str) -> int | None:

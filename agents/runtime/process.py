@@ -84,7 +84,7 @@ class ProcessRuntime:
                 first[copy] = process
         return tuple(Running(copy, process.pid, process.start_ticks, self._boot_id) for copy, process in first.items())
 
-    def withdraw(self, copy: str) -> None:
+    def withdraw(self, copy: str, running: Running | None = None) -> None:
         """Nothing starts a copy but the agent."""
 
     def list_called_away(self) -> frozenset[str]:

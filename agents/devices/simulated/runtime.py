@@ -46,7 +46,7 @@ class SimulatedRuntime:
         self._machine.advance(self._clock())
         return tuple(process.running for process in self._machine.processes.values() if process.exited_at is None)
 
-    def withdraw(self, copy: str) -> None:
+    def withdraw(self, copy: str, running: Running | None = None) -> None:
         """Nothing starts a copy but the agent."""
 
     def list_called_away(self) -> frozenset[str]:

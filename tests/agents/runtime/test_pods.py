@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents.kubernetes.api import KubernetesApi
-from agents.runtime import CopyRuntime
+from agents.runtime import CopyRuntime, Running
 from agents.runtime.pods import PodRuntime
 from agents.runtime.replica_set import PodSettings
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
@@ -74,3 +77,45 @@ class TestConformance(RuntimeConformance):
         job = self.begin(runtime, replace(launched("j-1", SLEEPER, image=self.image), port=0))
         scores = [int(Path(f"/proc/{running.pid}/oom_score_adj").read_text()) for running in (service, job)]
         assert scores == [1000, 1000]
+
+
+def start_up(runtime: PodRuntime, copy: str, program: str, **changes: Any) -> Running:
+    """Starts a copy and waits until it prints that it is up."""
+    launch = launched(copy, program, image=IMAGE, **changes)
+    until(lambda: runtime.start(launch) is not None, f"{copy} runs")
+    until(lambda: "up" in runtime.log_tail(copy), f"{copy} prints")
+    running = runtime.start(launch)
+    assert running
+    return running
+
+
+def test_what_the_kubelet_starts_after_a_copy_has_ended_by_itself_is_ended_at_once(runtime: PodRuntime) -> None:
+    running = start_up(runtime, "a-1", SLEEPER)
+    os.kill(running.pid, signal.SIGKILL)
+    until(lambda: [found.container for found in runtime.find()] not in ([], [running.container]), "it runs again")
+    (second,) = runtime.find()
+    runtime.withdraw("a-1")
+    until(lambda: not runtime.alive(second), "its hook would take a minute")
+    assert runtime.exit_code(running) in (137, None)
+    until(lambda: runtime.log_tail("a-1") == "", "its pod is gone, and no other comes")
+
+
+def test_a_copy_whose_pod_somebody_deletes_goes_on_until_it_is_ended_and_its_successor_does_not(
+    pod_cluster: RunningCluster, api: KubernetesApi, runtime: PodRuntime
+) -> None:
+    running = start_up(runtime, "a-1", SLEEPER)
+    pod_cluster.kubectl("-n", api.namespace, "delete", "pods", "--all", "--wait=false")
+    until(lambda: runtime.list_called_away() == {"a-1"}, "it is seen")
+
+    def list_containers() -> list[str]:
+        found = pod_cluster.read("-n", api.namespace, "get", "pods")["items"]
+        states = [pod["status"].get("containerStatuses", [{}])[0] for pod in found]
+        return [state.get("containerID", "")[-64:] for state in states if "running" in state.get("state", {})]
+
+    until(lambda: len(list_containers()) == 2, "its ReplicaSet has started another one")
+    runtime.withdraw("a-1", running)
+    until(lambda: list_containers() == [running.container], "the other is gone; its hook would take a minute")
+    assert runtime.alive(running)
+    runtime.end(running, force=False)
+    until(lambda: not runtime.alive(running), "SIGTERM ends it")
+    until(lambda: not list_containers(), "no other pod comes")

@@ -55,8 +55,8 @@ class WatchedRuntime:
         self._die_if("after")
         return running
 
-    def withdraw(self, copy: str) -> None:
-        self._inner.withdraw(copy)
+    def withdraw(self, copy: str, running: Running | None = None) -> None:
+        self._inner.withdraw(copy, running)
 
     def list_called_away(self) -> frozenset[str]:
         return self._inner.list_called_away()
