@@ -79,9 +79,9 @@ class KubernetesApi:
     def get(self, path: str, **query: str) -> Any:
         return self._decode(self._request("GET", _with(path, query)))
 
-    def get_text(self, path: str, **query: str) -> bytes:
-        """Returns an answer that is not JSON, such as a log."""
-        return self._request("GET", _with(path, query))
+    def get_text(self, path: str, seconds: float = ANSWER_SECONDS, **query: str) -> bytes:
+        """Returns an answer that is not JSON, such as a log; `seconds` are those of its connection, and of the rest."""
+        return self._request("GET", _with(path, query), seconds=seconds)
 
     def create(self, path: str, body: Object) -> Any:
         return self._decode(self._request("POST", path, body))
@@ -109,12 +109,14 @@ class KubernetesApi:
             except (OSError, http.client.HTTPException) as error:
                 raise ApiAway(self._say(error)) from error
 
-    def _request(self, method: str, path: str, body: Object | None = None, kind: str = JSON) -> bytes:
+    def _request(
+        self, method: str, path: str, body: Object | None = None, kind: str = JSON, seconds: float = ANSWER_SECONDS
+    ) -> bytes:
         sent = None if body is None else msgspec.json.encode(body)
         headers = {**self._headers(), "Content-Type": kind}
-        with closing(self._connect()) as connection:
+        with closing(self._connect(seconds)) as connection:
             try:
-                status, _, text = deadline.exchange(connection, method, path, sent, headers, ANSWER_SECONDS)
+                status, _, text = deadline.exchange(connection, method, path, sent, headers, seconds)
             except (OSError, http.client.HTTPException) as error:
                 raise ApiAway(self._say(error)) from error
         if not 200 <= status < 300:
@@ -124,12 +126,13 @@ class KubernetesApi:
     def _headers(self) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {self._account.token()}", "Accept": "application/json, */*"}
 
-    def _connect(self) -> http.client.HTTPSConnection:
+    def _connect(self, seconds: float = CONNECT_SECONDS) -> http.client.HTTPSConnection:
         try:
             trusted = ssl.create_default_context(cafile=str(self._account.authority))
         except OSError as error:
             raise ApiAway(f"{self._account.authority} holds no certificates: {error}") from error
-        return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT_SECONDS, context=trusted)
+        timeout = min(seconds, CONNECT_SECONDS)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=trusted)
 
     def _decode(self, text: bytes) -> Any:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +27,7 @@ _DELETED_SECONDS = 10.0  # until the controller has deleted the pod of a Replica
 _STATUS_SECONDS = 5.0  # until the kubelet has said how a process ended that is gone
 _FIRST_LIST_SECONDS = 20.0
 _TAIL_LINES = "50"
+_TAIL_SECONDS = 1.0  # a keeper waits for it, which has other copies to look after
 _GONE = 404
 _EXISTS = 409
 
@@ -151,12 +152,11 @@ class PodRuntime:
             pod = self._pod_of(copy)
         except (ApiAway, LaunchError):
             return ""
-        if not status_of(pod).get("containerID"):
-            return _why_not_running(pod)
-        try:
-            return strip_controls(self._read_log(pod, tailLines=_TAIL_LINES)) or _why_not_running(pod)
-        except (ApiAway, ApiRefused):
-            return ""
+        said = ""
+        with suppress(ApiAway, ApiRefused):
+            if status_of(pod).get("containerID"):
+                said = strip_controls(self._read_log(pod, seconds=_TAIL_SECONDS, tailLines=_TAIL_LINES))
+        return said or _why_not_running(pod)
 
     def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
         try:
@@ -238,7 +238,7 @@ class PodRuntime:
     def _path_of(self, pod: Object) -> str:
         return f"/api/v1/namespaces/{self._api.namespace}/pods/{pod['metadata']['name']}"
 
-    def _read_log(self, pod: Object, **query: str) -> bytes:
+    def _read_log(self, pod: Object, **query: Any) -> bytes:
         if status_of(pod).get("restartCount"):
             query["previous"] = "true"  # how it ended, and not how it began again
         return self._api.get_text(f"{self._path_of(pod)}/log", container=CONTAINER, **query)

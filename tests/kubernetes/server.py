@@ -81,6 +81,15 @@ class ApiServer:
         """Starts what gives pods their nodes."""
         self._start_once("kube-scheduler")
 
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Has an API server that takes connections and answers nothing, until it goes on."""
+        self._server.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._server.send_signal(signal.SIGCONT)
+
     def forget_history(self) -> None:
         """Forgets all versions but the last, as a cluster does every five minutes: who asks for an old one gets 410."""
         found = self._ask_etcd("kv/range", {"key": base64.b64encode(b"/").decode(), "limit": 1})
@@ -108,7 +117,7 @@ class ApiServer:
         tokens.write_text(f'{self._token},{ADMIN},{ADMIN},"system:masters"\n')
         policy.write_text(json.dumps(AUDITED))
         port = self.url.rsplit(":", 1)[1]
-        self._launch(
+        self._server = self._launch(
             need_kubernetes("kube-apiserver"), f"--etcd-servers={self._etcd}",
             "--bind-address=127.0.0.1", f"--secure-port={port}", "--advertise-address=127.0.0.1",
             "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged",
@@ -142,8 +151,9 @@ class ApiServer:
         with urllib.request.urlopen(address, json.dumps(asked).encode(), timeout=patience()) as answer:
             return json.load(answer)
 
-    def _launch(self, program: Path, *words: str) -> None:
+    def _launch(self, program: Path, *words: str) -> subprocess.Popen[bytes]:
         self._processes.append(launch(self.log, program, *words))
+        return self._processes[-1]
 
     def _is_ready(self) -> bool:
         ended = [process.args for process in self._processes if process.poll() is not None]
