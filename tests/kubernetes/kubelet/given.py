@@ -69,6 +69,7 @@ def make_command(pod: Resource, container: Resource, given: Given) -> Command:
         [*_find_mounts(pod, container, given)],
         rights.get("readOnlyRootFilesystem", False),
         "ALL" in find(rights, "capabilities", "drop", otherwise=()),
+        find(rights, "capabilities", "add", otherwise=()),
         spec.get("hostPID", False),
         spec.get("shareProcessNamespace", False),
         _score(pod),

@@ -60,7 +60,8 @@ class Command:
     group: int | None = None
     mounts: Sequence[Mount] = ()
     read_only_root: bool = False
-    bound: bool = False  # to the rights that it starts with, and these without any capability
+    bound: bool = False  # to the rights that it starts with, and these without any capability but those that are added
+    added: Sequence[str] = ()
     host_processes: bool = False
     shared_processes: bool = False
     oom_score: int = 0
@@ -204,7 +205,8 @@ def _become(command: Command) -> list[str]:
     if command.user is not None or command.group is not None:
         words += [f"--reuid={command.user or 0}", f"--regid={command.group or 0}", "--clear-groups"]
     if command.bound:
-        words += ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+        left = "".join(f",+{name.lower()}" for name in command.added)
+        words += ["--no-new-privs", f"--bounding-set=-all{left}", "--inh-caps=-all"]
     return _words("setpriv", *words) if words else []
 
 
