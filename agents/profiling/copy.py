@@ -119,6 +119,7 @@ def end_copy(copy: NodeCopy, filled: Filled | None, seat: ProfilingSeat) -> None
     """Ends a copy, and returns once its memory is free, or at the latest after half a minute."""
     running = copy.running or next((found for found in seat.drivers.runtime.find() if found.copy == copy.id), None)
     if running is None:
+        seat.drivers.runtime.withdraw(copy.id)
         return
     ending = msgspec.structs.replace(copy.at(Stage.ENDING, clocks.seconds()), running=running)
     sent = SentSignals()

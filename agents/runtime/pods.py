@@ -19,6 +19,7 @@ from agents.kubernetes.api import STRATEGIC, ApiAway, ApiRefused, KubernetesApi,
 from agents.kubernetes.following import Follower
 from agents.kubernetes.names import CONTAINER, COPY, GATE, NODE, PART, container_of, hash_copy, status_of
 from agents.runtime import Launch, LaunchError, Running, proc
+from agents.runtime.containers import Containers
 from agents.runtime.logs import strip_controls, whole_lines
 from agents.runtime.replica_set import PodSettings, write_replica_set
 from agents.templates import Filled
@@ -26,6 +27,8 @@ from agents.templates import Filled
 _DELETED_SECONDS = 10.0  # until the controller has deleted the pod of a ReplicaSet that was scaled to 0
 _STATUS_SECONDS = 5.0  # until the kubelet has said how a process ended that is gone
 _FIRST_LIST_SECONDS = 20.0
+_SEEN_SECONDS = 0.5  # after which processes of new containers are looked for again
+_ORPHAN_SECONDS = 5.0  # after which those are that the first process of a container does not lead to
 _TAIL_LINES = "50"
 _TAIL_SECONDS = 1.0  # a keeper waits for it, which has other copies to look after
 _GONE = 404
@@ -43,7 +46,9 @@ class PodRuntime:
         self._pods = Follower(api, f"/api/v1/namespaces/{api.namespace}/pods", self._selected)
         self._sets = f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"
         self._started: set[str] = set()  # copies that this agent started
+        self._inherited: frozenset[str] | None = None  # copies that ran when it began: a person decides of unknown ones
         self._withdrawn: set[str] = set()  # copies whose ReplicaSets have no replica any more
+        self._containers = Containers()
         self._processes: dict[str, Running] = {}  # by the container's ID
         self._pods.start()
 
@@ -54,13 +59,12 @@ class PodRuntime:
         if launch.filled.confined is not None:
             raise LaunchError(f"{launch.copy}: images and commands of users do not run as pods of gpuwright")
         if launch.copy not in self._started:
-            with self._asking(launch.copy):
-                try:
-                    self._api.create(self._sets, write_replica_set(launch, self._settings))
-                except ApiRefused as refused:
-                    if refused.status != _EXISTS:  # an agent that was killed has created it
-                        raise
-            self._started.add(launch.copy)
+            self._started.add(launch.copy)  # before it is there, so that it is tidied away at no moment
+            try:
+                self._create(launch)
+            except LaunchError:
+                self._started.discard(launch.copy)
+                raise
         running = next((running for running in self.find() if running.copy == launch.copy), None)
         if running is None and self._has_exited(launch.copy):
             raise LaunchError(f"{launch.copy} exited by itself; its last output: {self.log_tail(launch.copy)[-300:]}")
@@ -77,7 +81,11 @@ class PodRuntime:
             if running is not None:
                 first = found.get(running.copy, running)  # of two pods: the other is its ReplicaSet's doing
                 found[running.copy] = min(running, first, key=lambda known: known.start_ticks)
-        self._processes = {container: known for container, known in self._processes.items() if self.alive(known)}
+        for known in tuple(self._processes.values()):
+            if not self.alive(known):
+                self._processes.pop(known.container, None)
+        if self._inherited is None:
+            self._inherited = frozenset(found)
         return tuple(found.values())
 
     def withdraw(self, copy: str, running: Running | None = None) -> None:
@@ -117,7 +125,12 @@ class PodRuntime:
         return process is not None and process.stopped
 
     def pids(self, running: Running) -> frozenset[int]:
-        return frozenset(proc.find_members(running.container)) if running.container else frozenset()
+        if not running.container:
+            return frozenset()
+        if not self.alive(running):
+            return frozenset(self._containers.find_members(running.container))
+        orphans = self._containers.find_members(running.container, _ORPHAN_SECONDS)
+        return frozenset(proc.descendants(running.pid) | orphans)
 
     def end(self, running: Running, force: bool) -> None:
         """Ends the process itself, once nothing would start it again: the kubelet would wait for the pod's hook."""
@@ -169,17 +182,27 @@ class PodRuntime:
 
     def tidy(self, copies: Collection[str]) -> None:
         """Deletes ReplicaSets that have no pod any more, and ends those that no agent knows of."""
+        here = {running.copy for running in self.find()}
+        known = {*copies, *(here & (self._inherited or frozenset()))}
         with self._asking("the ReplicaSets of this node"):
-            for found in self._api.get(self._sets, **self._selected).get("items") or ():
-                copy = _copy_of(found)
+            there = {_copy_of(found): found for found in self._api.get(self._sets, **self._selected).get("items") or ()}
+            for copy, found in there.items():
                 wanted = (found.get("spec") or {}).get("replicas", 1)
                 if wanted == 0 and not (found.get("status") or {}).get("replicas"):
                     if copy not in copies:
                         self._delete(found["metadata"])
-                elif wanted and copy not in copies and copy not in self._started:
+                elif wanted and copy not in known and copy not in self._started:
                     self._scale_down(copy)
-        self._started &= set(copies)
+        self._started &= there.keys()  # also what is measured, which is in no journal
         self._withdrawn &= {*copies, *(_copy_of(pod) for pod in self._pods.objects().values())}
+
+    def _create(self, launch: Launch) -> None:
+        with self._asking(launch.copy):
+            try:
+                self._api.create(self._sets, write_replica_set(launch, self._settings))
+            except ApiRefused as refused:
+                if refused.status != _EXISTS:  # an agent that was killed has created it
+                    raise
 
     def _scale_down(self, copy: str) -> None:
         if copy in self._withdrawn:
@@ -190,12 +213,13 @@ class PodRuntime:
             except ApiRefused as refused:
                 if refused.status != _GONE:
                     raise
+                return  # its creation may still be under way, if it was not answered
         self._withdrawn.add(copy)
 
     def _end_others(self, copy: str, container: str) -> None:
         """Ends what was started in place of a copy that had ended, or was deleted: it would wait for its pod's hook."""
         others = {container_of(pod) for pod in self._pods_of(copy)} - {"", container}
-        for pid in (pid for other in others for pid in proc.find_members(other)):
+        for pid in (pid for other in others for pid in self._containers.find_members(other)):
             if process := proc.read_process(pid):
                 proc.send(pid, process.start_ticks, signal.SIGKILL)
 
@@ -218,7 +242,7 @@ class PodRuntime:
         """Returns the first process of a container; None where it is gone or not there yet."""
         known = self._processes.get(container)
         if known is None:
-            first = proc.find_first(container)
+            first = self._containers.find_first(container, _SEEN_SECONDS)
             if first is None:
                 return None
             host = str((pod.get("status") or {}).get("podIP", ""))

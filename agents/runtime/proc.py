@@ -55,19 +55,6 @@ def list_pids() -> Iterator[int]:
         yield from (int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
-def find_members(container: str) -> set[int]:
-    """Returns the processes in the cgroup of a container, also those whose parents are gone."""
-    return {pid for pid in list_pids() if container.encode() in read(f"/proc/{pid}/cgroup")}
-
-
-def find_first(container: str) -> ProcessInfo | None:
-    """Returns the process of a container that no other of it has started."""
-    here = find_members(container)
-    children = {child for pid in here for child in list_children(pid)}
-    first = min(here - children, default=None)
-    return read_process(first) if first is not None else None
-
-
 def own_pids(users: Collection[int]) -> Iterator[int]:
     """Returns the PIDs of this user's processes, and of those of other users whom copies run as."""
     wanted = {os.geteuid(), *users}

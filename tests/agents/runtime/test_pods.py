@@ -45,6 +45,9 @@ def runtime(pod_cluster: RunningCluster, api: KubernetesApi) -> Iterator[PodRunt
     for running in runtime.find():
         runtime.end(running, force=True)
 
+    for found in pod_cluster.read("-n", api.namespace, "get", "replicasets")["items"]:
+        runtime.withdraw(found["metadata"]["annotations"]["gpuwright.io/copy"])
+
     def nothing_is_left() -> bool:
         runtime.tidy(())
         return not pod_cluster.read("-n", api.namespace, "get", "replicasets,pods")["items"]
@@ -119,3 +122,27 @@ def test_a_copy_whose_pod_somebody_deletes_goes_on_until_it_is_ended_and_its_suc
     runtime.end(running, force=False)
     until(lambda: not runtime.alive(running), "SIGTERM ends it")
     until(lambda: not list_containers(), "no other pod comes")
+
+
+def test_nothing_that_runs_is_tidied_away_but_what_came_in_no_agents_knowledge(
+    pod_cluster: RunningCluster, api: KubernetesApi, runtime: PodRuntime
+) -> None:
+    def count_wanted(copy: str) -> int:
+        found = pod_cluster.read("-n", api.namespace, "get", "replicasets")["items"]
+        sizes = {one["metadata"]["annotations"]["gpuwright.io/copy"]: one["spec"]["replicas"] for one in found}
+        return int(sizes[copy])
+
+    start_up(runtime, "measured-1", SLEEPER)
+    again = PodRuntime(api, SETTINGS)
+    assert [running.copy for running in again.find()] == ["measured-1"]
+    for tidied in (runtime, runtime, again, again):
+        tidied.tidy(())
+        assert count_wanted("measured-1") == 1, "it is measured here, and runs in no journal there"
+    start_up(runtime, "late-1", SLEEPER)  # as by a request of an agent's that was not answered
+    again.tidy(())
+    assert (count_wanted("measured-1"), count_wanted("late-1")) == (1, 0)
+
+
+def test_an_orphan_of_a_copy_is_one_of_its_processes(runtime: PodRuntime) -> None:
+    running = start_up(runtime, "a-1", "(sleep 600 & echo up); exec sleep 500")
+    until(lambda: len(runtime.pids(running)) == 2, "its parent is gone")
