@@ -14,8 +14,9 @@ from contextlib import suppress
 from agents.host import clocks
 from agents.kubernetes.api import ApiAway, ApiRefused, KubernetesApi, Object
 from agents.kubernetes.following import Follower
-from agents.kubernetes.names import NODE, PART, container_of
+from agents.kubernetes.names import HASH, NODE, PART, container_of
 from agents.runtime import proc
+from agents.runtime.containers import Containers
 from agents.runtime.replica_set import PodSettings, write_holder
 
 RESOURCE = "nvidia.com/gpu"
@@ -23,6 +24,8 @@ SHARING, REPLICAS = "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 DRIVERS = ("gpu.nvidia.com",)
 PERIOD_SECONDS = 2.0
+ASK_SECONDS = 30.0  # between two questions to the API server
+FIRST_LIST_SECONDS = 5.0
 KEPT_SECONDS = 60.0  # in which a GPU counts as held whose holder is being replaced
 _GONE, _EXISTS = 404, 409
 
@@ -46,6 +49,10 @@ class GpuHolders:
         selected = {"labelSelector": f"{PART}=holder,{NODE}={settings.node}"}
         self._pods = Follower(api, f"/api/v1/namespaces/{api.namespace}/pods", selected)
         self._sets = f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"
+        self._containers = Containers()
+        self._gpus_of: dict[str, Collection[str]] = {}  # by the container of a holder
+        self._asked_at = float("-inf")
+        self._drivers: Sequence[str] = ()
         self._made: set[str] = set()
         self._held_at: dict[str, float] = {}
         self._unheld: Mapping[str, str] = {}
@@ -66,18 +73,24 @@ class GpuHolders:
         """Makes the holders that are missing, and finds out which GPUs they have."""
         node = self._nodes.objects().get(self._settings.node) or {}
         given_out = count_given_out(node)
-        if why := find_other_owner(self._api, node, len(gpus)):
+        if self._clock() - self._asked_at >= ASK_SECONDS:
+            self._drivers = list_drivers(self._api, self._settings.node)
+            self._made.clear()  # one that somebody has deleted is made again
+            self._asked_at = self._clock()
+        if why := find_other_owner(node, len(gpus), self._drivers):
             self._say(dict.fromkeys(gpus, why))
             return
+        self._pods.wait(lambda _: True, FIRST_LIST_SECONDS)
+        there = {pod["metadata"]["labels"].get(HASH) for pod in self._pods.objects().values()}
         for number in range(given_out):
-            self._make(number)
+            self._make(number, there)
         held = self._find_held(gpus)
         self._say({gpu: self._why_unheld() for gpu in gpus if given_out and gpu not in held})
 
-    def _make(self, number: int) -> None:
+    def _make(self, number: int, there: Collection[str]) -> None:
         holder = write_holder(number, self._settings, RESOURCE)
         name = str(holder["metadata"]["name"])
-        if name in self._made:
+        if name in self._made or name in there:
             return
         try:
             self._api.create(self._sets, holder)
@@ -91,9 +104,14 @@ class GpuHolders:
         containers = [container for pod in self._pods.objects().values() if (container := container_of(pod))]
         now = self._clock()
         # A device plugin that speaks CDI does not tell the container; but as many holders as GPUs have them all.
-        found = set(gpus) if len(containers) >= len(gpus) else {gpu for one in containers for gpu in _read_gpus(one)}
+        self._gpus_of = {one: self._gpus_of.get(one) or self._read_gpus(one) for one in containers}
+        found = set(gpus) if len(containers) >= len(gpus) else {gpu for one in containers for gpu in self._gpus_of[one]}
         self._held_at |= dict.fromkeys(found, now)
         return {gpu for gpu, at in self._held_at.items() if now - at <= KEPT_SECONDS}
+
+    def _read_gpus(self, container: str) -> Collection[str]:
+        first = self._containers.find_first(container, PERIOD_SECONDS)
+        return proc.read_variable(first.pid, "NVIDIA_VISIBLE_DEVICES").split(",") if first else ()
 
     def _why_unheld(self) -> str:
         waiting = [pod for pod in self._pods.objects().values() if not container_of(pod)]
@@ -108,18 +126,16 @@ class GpuHolders:
         self._unheld = unheld
 
 
-def find_other_owner(api: KubernetesApi, node: Object, count: int) -> str:
-    """Returns who else divides the `count` GPUs of this node; empty where nobody does."""
+def find_other_owner(node: Object, count: int, drivers: Sequence[str]) -> str:
+    """Returns who else divides the `count` GPUs of this node; empty where nobody does. `drivers` are those of DRA."""
     given_out = count_given_out(node)
-    metadata = node.get("metadata") or {}
-    labels = metadata.get("labels") or {}
+    labels = (node.get("metadata") or {}).get("labels") or {}
     shares = str(labels.get(SHARING, "none")), str(labels.get(REPLICAS, "1"))
     if shares[0] not in ("none", "") or shares[1] not in ("0", "1"):
         how = f"{SHARING}={shares[0]}, {REPLICAS}={shares[1]}"
         return f"the device plugin shares GPUs of this node ({how}): turn it off"
     if given_out > count:
         return f"this node offers {given_out} of {RESOURCE} and has {count} GPUs: turn its time-slicing off"
-    drivers = _list_drivers(api, str(metadata.get("name", "")))
     if drivers and given_out:
         return f"this node's GPUs are given out twice: as {RESOURCE}, and by DRA ({drivers[0]}); turn one off"
     if drivers:
@@ -127,7 +143,7 @@ def find_other_owner(api: KubernetesApi, node: Object, count: int) -> str:
     return ""
 
 
-def _list_drivers(api: KubernetesApi, node: str) -> list[str]:
+def list_drivers(api: KubernetesApi, node: str) -> list[str]:
     """Returns the drivers of DRA that give out GPUs of the node."""
     try:
         slices = api.get(SLICES, fieldSelector=f"spec.nodeName={node}").get("items") or ()
@@ -142,8 +158,3 @@ def count_given_out(node: Object) -> int:
     """Returns how many GPUs of the node the device plugin gives out."""
     text = str(((node.get("status") or {}).get("allocatable") or {}).get(RESOURCE, "0"))
     return int(text) if text.isdecimal() else 0
-
-
-def _read_gpus(container: str) -> list[str]:
-    first = proc.find_first(container)
-    return proc.read_variable(first.pid, "NVIDIA_VISIBLE_DEVICES").split(",") if first else []

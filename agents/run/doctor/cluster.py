@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from agents.kubernetes.api import Account, ApiAway, ApiRefused, KubernetesApi, Object
-from agents.node.gpu_holders import count_given_out, find_other_owner
+from agents.node.gpu_holders import count_given_out, find_other_owner, list_drivers
 from agents.node.state_folder import StateFolder
 from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 from agents.run.opening import AgentOptions
@@ -24,9 +24,9 @@ def check_cluster(options: AgentOptions, gpus: int) -> Iterator[DoctorFinding]:
         for path in (f"{own}/pods", f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"):
             api.get(path, limit="1")
         name = _read_name(options)
-        nodes = {str(node["metadata"]["name"]): node for node in api.get("/api/v1/nodes").get("items") or ()}
+        nodes = api.get("/api/v1/nodes", fieldSelector=f"metadata.name={name}").get("items") or () if name else ()
         yield ok("kubernetes", f"the API server answers; copies are pods of namespace {api.namespace}")
-        yield from _check_node(api, name, nodes, gpus)
+        yield from _check_node(api, name, next(iter(nodes), None), gpus)
     except (ApiAway, ValueError) as error:
         advice = "Run the agent as a pod of the chart, with the account of its role `runner`."
         yield fail("kubernetes", str(error), advice)
@@ -34,14 +34,14 @@ def check_cluster(options: AgentOptions, gpus: int) -> Iterator[DoctorFinding]:
         yield fail("kubernetes", f"the account may not do what an agent does: {error}", "Give it the role `runner`.")
 
 
-def _check_node(api: KubernetesApi, name: str, nodes: dict[str, Object], gpus: int) -> Iterator[DoctorFinding]:
-    node = nodes.get(name)
+def _check_node(api: KubernetesApi, name: str, node: Object | None, gpus: int) -> Iterator[DoctorFinding]:
     if node is None:
-        known = ", ".join(sorted(nodes)[:5])
+        some = api.get("/api/v1/nodes", limit="5").get("items") or ()  # of thousands, whose list is too long
+        known = ", ".join(str(one["metadata"]["name"]) for one in some)
         advice = "Join with the name that the cluster gives this node, so that its pods are placed here."
         yield fail("cluster node", f"the cluster has no node {name or '(not joined yet)'}; it has {known}", advice)
         return
-    if why := find_other_owner(api, node, gpus):
+    if why := find_other_owner(node, gpus, list_drivers(api, name)):
         yield fail("gpu owner", why, "MPS divides a GPU for one owner alone; until then nothing starts on this node.")
     elif count_given_out(node):
         yield ok("gpu owner", f"pods of ours hold the {count_given_out(node)} GPUs that the device plugin gives out")
@@ -67,4 +67,6 @@ def _read_name(options: AgentOptions) -> str:
         credential = StateFolder(options.folder).credential()
     except (OSError, msgspec.MsgspecError):
         return ""
-    return credential.node if credential else ""
+    if credential is None:
+        return ""
+    return credential.pod.node if credential.pod else credential.node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 
 from agents.kubernetes.following import Follower
-from agents.node.gpu_holders import GpuHolders
-from agents.node.state_folder import Credential, StateFolder
+from agents.node.gpu_holders import ASK_SECONDS, GpuHolders
+from agents.node.state_folder import Credential, PodJoin, StateFolder
 from agents.run.doctor.cluster import check_cluster
 from agents.run.opening import AgentOptions
 from agents.runtime.replica_set import PodSettings
@@ -32,7 +33,8 @@ def holding(cluster: RunningCluster, namespace: str, kubelet: Kubelet, folder: P
     nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={kubelet.name}"})
     nodes.start()
     until(lambda: nodes.wait(lambda _: True, 1.0), "the node is read")
-    yield GpuHolders(api, nodes, PodSettings(kubelet.name, os.geteuid(), os.getegid(), IMAGE, "holders"))
+    settings = PodSettings(kubelet.name, os.geteuid(), os.getegid(), IMAGE, "holders")
+    yield GpuHolders(api, nodes, settings, itertools.count(step=ASK_SECONDS).__next__)  # each look asks
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,6 +86,11 @@ def test_gpus_are_held_and_taken_again_and_nobody_else_gets_them(
 
         until(taken_again, "a holder that was deleted is there again")
         until(all_held, holders.unheld)
+        name = first["ownerReferences"][0]["name"]
+        pod_cluster.kubectl("-n", space, "delete", "replicaset", name)
+        until(lambda: len(pods(pod_cluster, space)) < len(GPUS), "a holder is gone")
+        until(all_held, holders.unheld)
+        until(taken_again, "one whose owner was deleted, too")
         # One that was quicker had to go again.
         others = [pod["status"]["phase"] for pod in pods(pod_cluster, space, "app=other")]
         assert others in ([], ["Pending"])
@@ -169,6 +176,10 @@ def test_the_doctor_says_what_the_cluster_lacks(
         assert "the cluster has no node (not joined yet)" in said()["cluster node"][1]
         StateFolder(tmp_path / "state").keep_credential(Credential("https://plane:8080", kubelet.name, "token", ""))
         assert said()["gpu owner"] == ("ok", "pods of ours hold the 2 GPUs that the device plugin gives out")
+        assert said()["cluster node"] == ("ok", "examined takes pods")
+        joined = PodJoin(kubelet.name, "/token", {})
+        named = Credential("https://plane:8080", "as-gpuwright-calls-it", "token", "", pod=joined)
+        StateFolder(tmp_path / "state").keep_credential(named)
         assert said()["cluster node"] == ("ok", "examined takes pods")
         pod_cluster.kubectl("cordon", "examined")
         assert said()["cluster node"][0] == "warn"
