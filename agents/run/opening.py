@@ -215,7 +215,10 @@ def _open_cluster(options: AgentOptions) -> _ClusterParts:
         raise ValueError(f"--runtime pods runs in a pod of the cluster: {error}") from error
     shows_gpus = "" if options.device == "simulated" else options.runtime_class
     node, user, group = options.cluster_node, os.geteuid(), os.getegid()
-    settings = PodSettings(node, user, group, options.image, options.priority_class, shows_gpus)
+    data = options.models.resolve().parent
+    roots = (options.folder / MPS, *(data / name for name in ("models", "checkpoints", "batches")))
+    known = tuple(map(str, roots))
+    settings = PodSettings(node, user, group, options.image, options.priority_class, shows_gpus, known)
     nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={node}"})
     notices = ClusterNotices(nodes, node)
     return _ClusterParts(PodRuntime(api, settings), GpuHolders(api, nodes, settings), notices)

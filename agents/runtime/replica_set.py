@@ -24,6 +24,7 @@ class PodSettings:
     image: str = ""  # of templates that name none: the agent's own, which has the shipped programs
     priority_class: str = ""  # so that no pod of others takes their places
     runtime_class: str = ""  # that lets containers see the GPUs which NVIDIA_VISIBLE_DEVICES names
+    roots: tuple[str, ...] = ()  # folders of the node that copies may have, in which they may have made links
 
 
 def write_replica_set(launch: Launch, settings: PodSettings) -> Object:
@@ -80,7 +81,7 @@ def _write_pod(settings: PodSettings, containers: list[Object]) -> Object:
 
 
 def _write_copy(launch: Launch, settings: PodSettings) -> Object:
-    volumes = list(_list_volumes(launch))
+    volumes = [_begin_at_root(volume, mount, settings.roots) for volume, mount in _list_volumes(launch)]
     filled = launch.filled
     saves = filled.checkpoint_seconds if filled.checkpoint_signal or filled.checkpoint_command else 0.0
     return {
@@ -144,3 +145,12 @@ def _list_volumes(launch: Launch) -> Iterator[tuple[Object, Object]]:
         name = f"folder-{number}"
         mount: Object = {"name": name, "mountPath": path, "readOnly": read_only}
         yield {"name": name, "hostPath": {"path": path, "type": "Directory"}}, mount
+
+
+def _begin_at_root(volume: Object, mount: Object, roots: tuple[str, ...]) -> tuple[Object, Object]:
+    """Mounts what lies in a root as a part of it: the kubelet follows links on the way to a volume, but not in it."""
+    path = str(volume.get("hostPath", {}).get("path", ""))
+    root = next((root for root in roots if path.startswith(f"{root}/")), "")
+    if not root:
+        return volume, mount
+    return volume | {"hostPath": volume["hostPath"] | {"path": root}}, mount | {"subPath": path[len(root) + 1 :]}

@@ -86,7 +86,8 @@ def copy_of(name: str, node: str) -> Resource:
 
 
 def settings_of(node: str) -> PodSettings:
-    return PodSettings(node, 64820, 64820, "registry.example/gpuwright-agent:1")
+    roots = ("/var/lib/gpuwright-agent/mps", "/var/lib/gpuwright/models")
+    return PodSettings(node, 64820, 64820, "registry.example/gpuwright-agent:1", roots=roots)
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +218,7 @@ def terms_of(made: Resource) -> list[Resource]:
     return found
 
 
+HOST_PROCESSES = {"hostPID": True, "shareProcessNamespace": False}
 UNCONFINED = {"type": "Unconfined"}
 OTHER_TERM = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
 SECRET = {"secretKeyRef": {"name": "gpuwright-tls", "key": "tls.key"}}
@@ -236,7 +238,7 @@ WRONG: dict[str, tuple[str, Callable[[Resource], object]]] = {
     "another part": ("labels", lambda made: made["metadata"]["labels"].update({PART: "agent"})),
     "pods of another node": ("labels", lambda made: labels_of(made).update({NODE: "node-2"})),
     "the host's network": ("namespaces of its own", lambda made: pod_of(made).update(hostNetwork=True)),
-    "the host's processes": ("namespaces of its own", lambda made: pod_of(made).update(hostPID=True)),
+    "the host's processes": ("namespaces of its own", lambda made: pod_of(made).update(HOST_PROCESSES)),
     "the host's memory": ("namespaces of its own", lambda made: pod_of(made).update(hostIPC=True)),
     "any user": ("without rights", lambda made: pod_of(made).pop("securityContext")),
     "root": ("without rights", lambda made: pod_of(made)["securityContext"].update(runAsUser=0)),
@@ -253,6 +255,7 @@ WRONG: dict[str, tuple[str, Callable[[Resource], object]]] = {
     "the host's root": ("empty folders", lambda made: add_folder(made, "/")),
     "the agent's state": ("empty folders", lambda made: add_folder(made, "/var/lib/gpuwright-agent")),
     "its credential": ("empty folders", lambda made: add_folder(made, "/var/lib/gpuwright-agent/credential.json")),
+    "a link, perhaps": ("empty folders", lambda made: add_folder(made, "/var/lib/gpuwright-agent/mps/GPU-1")),
     "a like name": ("empty folders", lambda made: add_folder(made, "/var/lib/gpuwright-agent/mpsx")),
     "a way out": ("must not contain", lambda made: add_folder(made, "/var/lib/gpuwright/../..")),
     "a secret": ("empty folders", lambda made: add_volume(made, secret={"secretName": "gpuwright-tls"})),
@@ -278,7 +281,7 @@ def test_an_agent_makes_no_replica_set_with_more_than_a_copy_needs(agents: Agent
             assert wanted in str(refused), (name, refused)
     assert passed == []
     with pytest.raises(ApiRefused, match="namespaces of its own"):
-        agents.own.patch(agents.path("whole"), {"spec": {"template": {"spec": {"hostPID": True}}}})
+        agents.own.patch(agents.path("whole"), {"spec": {"template": {"spec": HOST_PROCESSES}}})
 
 
 def test_others_are_not_held_to_it(agents: Agents) -> None:
