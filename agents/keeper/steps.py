@@ -21,7 +21,7 @@ from agents.seams.device import DeviceError, GpuDevice, Trouble
 STEP_SECONDS = 0.1  # between two steps of one copy
 CHECK_SECONDS = 20.0  # between two checks of a ready copy: does it answer, are its limits in force?
 PATIENCE_CHECKS = 3  # in a row that fail before the copy is stopped
-RESTART_SECONDS = 2.0  # between two attempts to restart an MPS daemon
+RESTART_SECONDS = 2.0  # between two attempts to restart an MPS daemon, or to do what nobody answered for
 TIDY_SECONDS = 60.0
 LONGEST_TROUBLE_SECONDS = 120.0  # of device errors before a starting copy is given up
 
@@ -56,6 +56,7 @@ class Steps:
         self._stuck: dict[str, str] = {}
         self._restart_errors: dict[str, str] = {}  # by GPU: why its MPS daemon does not start
         self._misses: dict[str, int] = {}
+        self._put_off_for: dict[str, str] = {}  # by copy: why it could not be ended last
         self._sent = stopping.SentSignals()
         self._tidied_at = float("-inf")
         self.freed: set[str] = set()  # copies whose process and memory are gone
@@ -140,8 +141,8 @@ class Steps:
             filled, now = self._filler.filled(copy), self._clock()
             ended = stopping.stop_copy(copy, filled, self._drivers, now, self._sent, alone)
         except LaunchError as error:
-            log.warning("the next step to end %s failed, and is taken again: %s", copy.id, error)
-            return do_nothing
+            message = str(error)
+            return lambda: self._put_off(copy, message)
         except ClientStuck as stuck:
             message = str(stuck)
 
@@ -151,6 +152,13 @@ class Steps:
 
             return note
         return (lambda: self.freed.add(copy.id)) if ended else do_nothing
+
+    def _put_off(self, copy: NodeCopy, message: str) -> None:
+        """Takes the same step again a little later; says so once, for it may be for hours."""
+        if self._put_off_for.get(copy.id) != message:
+            log.warning("the next step to end %s failed, and is taken again: %s", copy.id, message)
+            self._put_off_for[copy.id] = message
+        self._stepped[copy.id] = self._clock() + RESTART_SECONDS
 
     def _swap(self, copy: NodeCopy) -> Result:
         """Moves a job to host memory, or back; one that does not move is ended like any other."""
@@ -284,6 +292,7 @@ class Steps:
         self._stepped.pop(copy.id, None)
         self._stepped.pop(f"withdraw {copy.id}", None)
         self._misses.pop(copy.id, None)
+        self._put_off_for.pop(copy.id, None)
         self._stuck.pop(copy.id, None)
         self._sent.forget(copy.id)
         self.freed.discard(copy.id)

@@ -52,7 +52,9 @@ class Follower:
                 if not self._version:
                     self._read_list()
                 self._watch()
+                self.away = ""  # nothing has changed for a while
                 pause = FIRST_PAUSE_SECONDS
+                threading.Event().wait(pause)  # also where each watch ends at once
             except (ApiAway, ApiRefused) as error:
                 if isinstance(error, ApiRefused):
                     self._version = ""  # such as 410: the server has forgotten that version

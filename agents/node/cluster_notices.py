@@ -33,6 +33,10 @@ class ClusterNotices:
         self.drained = False
         self._nodes.start(self._changed.set)
 
+    @property
+    def away(self) -> str:
+        return self._nodes.away
+
     def watch(self, stopping: threading.Event, on_change: Callable[[], None]) -> None:
         """Looks after each change of the node until `stopping` is set."""
         while not stopping.is_set():

@@ -177,6 +177,11 @@ class LocalNode:
         """Returns whether who runs the node's cluster wants it empty."""
         return self._around.notices is not None and self._around.notices.drained
 
+    @property
+    def cluster_away(self) -> str:
+        """Why the API server of the node's cluster says nothing; empty where it does, or where there is no cluster."""
+        return self._around.notices.away if self._around.notices else ""
+
     def forget_indexes(self) -> None:
         """Numbers the devices again, but for those that copies run on: the node has joined again."""
         self.watch.devices.forget_indexes()

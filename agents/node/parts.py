@@ -24,6 +24,10 @@ class NodeNotices(Protocol):
     deadline: datetime | None  # when it is taken back
     drained: bool  # who runs the cluster wants it empty
 
+    @property
+    def away(self) -> str:
+        """Why nothing is learnt now; empty where it is."""
+
     def look(self) -> bool:
         """Looks once; returns whether anything has changed."""
 

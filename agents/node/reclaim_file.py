@@ -42,6 +42,7 @@ class ReclaimFile:
         self._fault = ""
         self.deadline: datetime | None = None
         self.drained = False  # a cloud takes back, or leaves alone
+        self.away = ""  # a file is always there to be looked for
 
     def watch(self, stopping: threading.Event, on_change: Callable[[], None]) -> None:
         """Reads the file every second until `stopping` is set."""

@@ -34,6 +34,8 @@ def describe(agent: Agent, node: LocalNode, credential: Credential) -> dict[str,
         "gatewayAway": node.keeper.gateway_away,
         "draining": list(node.draining),
         "reclaimAt": node.reclaim_at.isoformat() if node.reclaim_at else None,
+        "drained": node.drained,
+        "clusterAway": node.cluster_away,
         "strangers": [running.copy for running in node.strangers],
         "gpus": msgspec.to_builtins(body.gpus),
         "faults": {
@@ -55,10 +57,7 @@ def render_text(status: Mapping[str, Any]) -> str:
     lines = [
         f"node {status['node']}, generation {status['epoch']}.{status['generation']}; {status['server']}: {contact}",
     ]
-    if status["trouble"]:
-        lines.append(f"the control plane cannot be reached now: {status['trouble']}")
-    if status["gatewayAway"]:
-        lines.append(f"the gateway does not acknowledge routes: {status['gatewayAway']}")
+    lines += _list_troubles(status)
     rows = [("GPU", "HEALTH", "POWER W", "MEMORY GIB", "CLOCK MHZ", "")]
     for gpu in status["gpus"]:
         note = " ".join(filter(None, [gpu.get("reason", ""), "fenced" if gpu.get("fenced") else ""]))
@@ -73,6 +72,8 @@ def render_text(status: Mapping[str, Any]) -> str:
         lines.append(f"draining, nothing is started there: {', '.join(status['draining'])}")
     if status["reclaimAt"]:
         lines.append(f"the cloud takes this node back at {status['reclaimAt']}; everything here moves")
+    if status["drained"]:
+        lines.append("its cluster has made this node unschedulable; everything here moves until `kubectl uncordon`")
     for gpu, message in status["faults"].items():
         lines.append(f"GPU {gpu}: {message}")
     for held in status["heldBack"]:
@@ -84,6 +85,16 @@ def render_text(status: Mapping[str, Any]) -> str:
     for name in status["strangers"]:
         lines.append(f"running but in no journal: {name}; `gpuwright agent adopt` adopts it")
     return "\n".join(lines)
+
+
+def _list_troubles(status: Mapping[str, Any]) -> list[str]:
+    """Returns who does not answer, and what that keeps from happening."""
+    said = {
+        "trouble": "the control plane cannot be reached now",
+        "gatewayAway": "the gateway does not acknowledge routes",
+        "clusterAway": "no copy starts, becomes ready or ends before its cluster answers",
+    }
+    return [f"{what}: {status[name]}" for name, what in said.items() if status[name]]
 
 
 def _copy_row(copy: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:

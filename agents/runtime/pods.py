@@ -26,7 +26,7 @@ from agents.templates import Filled
 
 _DELETED_SECONDS = 10.0  # until the controller has deleted the pod of a ReplicaSet that was scaled to 0
 _STATUS_SECONDS = 5.0  # until the kubelet has said how a process ended that is gone
-_FIRST_LIST_SECONDS = 20.0
+_FIRST_LIST_SECONDS = 10.0
 _SEEN_SECONDS = 0.5  # after which processes of new containers are looked for again
 _ORPHAN_SECONDS = 5.0  # after which those are that the first process of a container does not lead to
 _TAIL_LINES = "50"
@@ -71,7 +71,9 @@ class PodRuntime:
         return running
 
     def find(self) -> tuple[Running, ...]:
-        with self._asking("the pods of this node"):
+        """Finds none where the API server has not answered yet: those of the journal live without it."""
+        pods: Mapping[str, Object] = {}
+        with suppress(ApiAway):
             self._pods.wait(lambda _: True, _FIRST_LIST_SECONDS)
             pods = self._pods.objects()
         found: dict[str, Running] = {}

@@ -11,6 +11,8 @@ from agents.kubernetes.names import CONTAINER, COPY, GATE, HASH, NODE, PART, TAI
 from agents.runtime import Launch
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where clients of MPS and its server meet
+# Else pods of a node that nobody hears of for five minutes are deleted: all at once, when it is heard of again.
+_UNHEARD = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SCRATCH = ("/tmp", "/run")  # noqa: S108  the root cannot be written to
 
 
@@ -66,7 +68,10 @@ def _write_pod(settings: PodSettings, containers: list[Object]) -> Object:
     classes = {"priorityClassName": settings.priority_class, "runtimeClassName": settings.runtime_class}
     return {
         "affinity": {"nodeAffinity": affinity},
-        "tolerations": [{"key": TAINT, "operator": "Exists"}],
+        "tolerations": [
+            {"key": TAINT, "operator": "Exists"},
+            *({"key": key, "operator": "Exists", "effect": "NoExecute"} for key in _UNHEARD),
+        ],
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {

@@ -146,3 +146,16 @@ def test_nothing_that_runs_is_tidied_away_but_what_came_in_no_agents_knowledge(
 def test_an_orphan_of_a_copy_is_one_of_its_processes(runtime: PodRuntime) -> None:
     running = start_up(runtime, "a-1", "(sleep 600 & echo up); exec sleep 500")
     until(lambda: len(runtime.pids(running)) == 2, "its parent is gone")
+
+
+def test_a_copy_stays_on_a_node_that_the_api_server_does_not_hear_of(
+    pod_cluster: RunningCluster, api: KubernetesApi, runtime: PodRuntime
+) -> None:
+    """By default the server gives such a pod five minutes."""
+    start_up(runtime, "a-1", SLEEPER)
+    (pod,) = pod_cluster.read("-n", api.namespace, "get", "pods")["items"]
+    tolerated = [one for one in pod["spec"]["tolerations"] if one.get("effect") == "NoExecute"]
+    assert {one["key"]: one.get("tolerationSeconds") for one in tolerated} == {
+        "node.kubernetes.io/not-ready": None,
+        "node.kubernetes.io/unreachable": None,
+    }

@@ -49,6 +49,29 @@ def test_while_the_api_server_hangs_no_request_fails_a_dead_copy_has_no_route_an
         assert copy_of(node, "search-1").wanted.sm_percent == 40
 
 
+def test_an_agent_that_starts_while_the_api_server_hangs_goes_on_with_its_copies_and_says_why_none_starts(
+    pod_cluster: RunningCluster, tmp_path: Path
+) -> None:
+    with (
+        budgeted_namespace(pod_cluster) as namespace,
+        pod_node(pod_cluster, namespace, "early", tmp_path) as made,
+    ):
+        with made.running_agent() as node:
+            node.offer(assigned(1, served("search-1", sm=20)))
+            until(lambda: ready(node, "search-1"), "the copy is ready")
+            first = copy_of(node, "search-1")
+        with pod_cluster.server.hanging(), made.running_agent(2) as node:
+            assert node.strangers == ()
+            node.offer(assigned(1, served("search-1", sm=20)))
+            assert (copy_of(node, "search-1").running, copy_of(node, "search-1").stage) == (first.running, first.stage)
+            assert node.cluster_away
+        with made.running_agent(3) as node:
+            node.offer(assigned(2, served("search-1", sm=20), served("other-1", sm=20)))
+            until(lambda: ready(node, "search-1", "other-1"), "it starts copies again")
+            assert copy_of(node, "search-1").running == first.running
+            assert node.cluster_away == ""
+
+
 def test_a_copy_whose_process_is_killed_has_a_successor_and_does_not_run_again_itself(
     pod_cluster: RunningCluster, tmp_path: Path
 ) -> None:
