@@ -53,7 +53,7 @@ def fill_own(
     secrets: dict[str, str] = {}
     for variable, name in (runtime.secrets or {}).items():
         try:
-            secrets[variable] = _secret(allow_list, name)
+            secrets[variable] = _name_secret(allow_list, name) if kind == "pods" else _secret(allow_list, name)
         except FileRefused as error:
             return _refuse("secrets", f"the secret {name} cannot be read: {error.faults[0]}")
     words = _words(allow_list, runtime, builtin, folders)
@@ -140,9 +140,19 @@ def _probe(form: OwnProbe | None, token: str = "") -> Probe | None:
     return Probe(form.method, form.path, form.body, min(form.seconds, 120.0), token=token) if form else None
 
 
+def _name_secret(allow_list: AllowList, name: str) -> str:
+    """Returns the Secret and its key that Kubernetes gives the pod: the agent does not see the content."""
+    place = allow_list.secrets[name]
+    if place.startswith("/"):
+        raise FileRefused([f"{place} is a file; of a pod it is a Secret of its namespace and a key, as models/token"])
+    return place
+
+
 def _secret(allow_list: AllowList, name: str) -> str:
     """Returns the content of a secret's file, which others must be able neither to read nor to replace."""
     path = Path(allow_list.secrets[name])
+    if not path.is_absolute():
+        raise FileRefused([f"{path} is no file of this node; Secrets of Kubernetes are for pods"])
     try:
         if path.stat().st_mode & stat.S_IROTH:
             raise FileRefused([f"{path} is readable by everyone; run chmod o-r"])

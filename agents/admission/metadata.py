@@ -39,6 +39,8 @@ class MetadataWall:
         return self._state
 
     def _look_blocked(self) -> MetadataState:
+        if self._runtime == "pods":
+            return MetadataState(False, f"only network policies of the cluster keep pods from {', '.join(ADDRESSES)}")
         why_not = why_no_rule(self._runtime, self._user) or _put_in_force(rules(self._runtime, self._user))
         if not why_not:
             return MetadataState(True, f"a rule of nftables keeps {_senders(self._runtime, self._user)} from it")

@@ -38,7 +38,7 @@ class AllowList:
 
     entries: tuple[AdmittedEntry, ...] = ()
     volumes: Mapping[str, VolumeForm] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)  # name -> file
+    secrets: Mapping[str, str] = field(default_factory=dict)  # name -> file; of pods: Secret of their namespace/key
     user: int | None = None  # None: as the agent
     says_user: bool = False  # an agent that is root needs the name of the user that copies run as
     kept: tuple[str, ...] = ()  # the agent's own folder and this file, which no volume may be, contain or lie in
@@ -46,7 +46,7 @@ class AllowList:
 
     def startable_by(self, runtime: str) -> tuple[AdmittedEntry, ...]:
         """Returns the entries that the node's runtime can start: it has containers or processes, not both."""
-        return tuple(entry for entry in self.entries if entry.is_of_images == (runtime == "docker"))
+        return tuple(entry for entry in self.entries if entry.is_of_images == (runtime != "process"))
 
 
 def read_allow_list(path: Path, folder: Path | None = None, models: Path | None = None) -> AllowList:
@@ -199,6 +199,9 @@ def _plain_faults(at: str, path: str) -> list[str]:
 
 Folder = Annotated[str, Meta(min_length=2, max_length=500, pattern=r"^/[^\x00-\x1f\x7f:]*$(?!\n)")]
 
+# A file of the node, or where copies are pods, a Secret of their namespace and a key of it.
+SecretPlace = Annotated[str, Meta(max_length=500, pattern=r"^(/[^\x00-\x1f\x7f:]+|[a-z0-9][-a-z0-9.]*/[-.\w]+)$(?!\n)")]
+
 
 class VolumeForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A folder of the node under a name; a container mounts it at `at`."""
@@ -228,5 +231,5 @@ class AllowListForm(Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
     admit: Annotated[dict[Label, EntryForm], Meta(min_length=1, max_length=MOST_ENTRIES)]
     volumes: Annotated[dict[Label, VolumeForm], Meta(max_length=100)] = {}
-    secrets: Annotated[dict[Label, Folder], Meta(max_length=100)] = {}  # name -> file
+    secrets: Annotated[dict[Label, SecretPlace], Meta(max_length=100)] = {}
     user: Annotated[int, Meta(ge=1, le=2**31 - 2)] | Literal["agent"] | None = None  # whom copies run as

@@ -75,7 +75,8 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def listens_at(self) -> CopyPlace:
-        return CopyPlace(self.port, self.running.host if self.running else "")
+        running = self.running
+        return CopyPlace((running and running.port) or self.port, running.host if running else "")
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -81,11 +81,11 @@ def start_process(context: StartContext, drivers: NodeDrivers, now: float) -> No
     except OSError as error:
         raise CopyFailed("not_started", f"the folder for its saves cannot be used: {error}") from error
     if running is None:
+        why = drivers.runtime.log_tail(copy.id)[:300]
         if now - copy.since > context.filled.start_seconds:
-            message = f"it did not run within {context.filled.start_seconds:g} s: {drivers.runtime.log_tail(copy.id)}"
-            raise CopyFailed("not_started", message)
-        return None
-    return msgspec.structs.replace(copy.at(Stage.VERIFYING, now), running=running)
+            raise CopyFailed("not_started", f"it did not run within {context.filled.start_seconds:g} s: {why}")
+        return msgspec.structs.replace(copy, message=why) if why != copy.message else None
+    return msgspec.structs.replace(copy.at(Stage.VERIFYING, now), running=running, message="")
 
 
 def _limits(context: StartContext, drivers: NodeDrivers) -> dict[str, str]:

@@ -124,7 +124,7 @@ def _metadata(options: AgentOptions, found: AllowList) -> MetadataWall | None:
     if not found.startable_by(options.runtime):
         return None
     is_own_user = found.user in (None, os.geteuid())
-    shares_reach = options.runtime != "docker" and is_own_user and options.cgroup is None
+    shares_reach = options.runtime == "process" and is_own_user and options.cgroup is None
     wall = MetadataWall(options.runtime, found.user, shares_reach)
     state = wall.state()
     if not state.blocked:
@@ -205,8 +205,6 @@ def _open_cluster(options: AgentOptions) -> _ClusterParts:
     from agents.runtime.pods import PodRuntime
     from agents.runtime.replica_set import PodSettings
 
-    if options.allow_list is not None:
-        raise ValueError("--runtime pods runs templates alone; leave out --allow-list")
     if options.reclaim_file is not None:
         raise ValueError("--runtime pods learns of a reclaim from its Node's taints; leave out --reclaim-file")
     try:

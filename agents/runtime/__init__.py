@@ -37,6 +37,7 @@ class Running:
     boot_id: str
     container: str = ""
     host: str = ""  # where it listens; empty: at the node's own address
+    port: int = 0  # there; 0: the copy's own
 
 
 class LaunchError(Exception):

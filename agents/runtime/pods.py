@@ -56,8 +56,6 @@ class PodRuntime:
         if not (launch.filled.image or self._settings.image):
             reason = f"template {launch.filled.template} names no image, and the agent has no --image for such"
             raise LaunchError(f"{launch.copy}: {reason}")
-        if launch.filled.confined is not None:
-            raise LaunchError(f"{launch.copy}: images and commands of users do not run as pods of gpuwright")
         if launch.copy not in self._started:
             self._started.add(launch.copy)  # before it is there, so that it is tidied away at no moment
             try:
@@ -248,7 +246,8 @@ class PodRuntime:
             if first is None:
                 return None
             host = str((pod.get("status") or {}).get("podIP", ""))
-            known = Running(_copy_of(pod), first.pid, first.start_ticks, self._boot_id, container, host)
+            identity = (first.pid, first.start_ticks, self._boot_id, container)
+            known = Running(_copy_of(pod), *identity, host, _read_port(pod))
             self._processes[container] = known
         return known if self.alive(known) else None
 
@@ -279,6 +278,12 @@ class PodRuntime:
 
 def _copy_of(found: Object) -> str:
     return str((found["metadata"].get("annotations") or {}).get(COPY, ""))
+
+
+def _read_port(pod: Object) -> int:
+    """Returns where the program listens; 0 for one that does not serve."""
+    (container,) = pod["spec"]["containers"]
+    return next((int(port["containerPort"]) for port in container.get("ports") or ()), 0)
 
 
 def _are_leaving(pods: Mapping[str, Object], copy: str) -> bool:

@@ -89,8 +89,11 @@ def _write_copy(launch: Launch, settings: PodSettings) -> Object:
     volumes = [_begin_at_root(volume, mount, settings.roots) for volume, mount in _list_volumes(launch)]
     filled = launch.filled
     saves = filled.checkpoint_seconds if filled.checkpoint_signal or filled.checkpoint_command else 0.0
+    pod = _write_pod(settings, [_write_container(launch, settings, volumes)])
+    if filled.confined and filled.confined.user is not None:
+        pod["securityContext"] |= {"runAsUser": filled.confined.user, "runAsGroup": filled.confined.user}
     return {
-        **_write_pod(settings, [_write_container(launch, settings, volumes)]),
+        **pod,
         "readinessGates": [{"conditionType": GATE}],
         # A copy that were the first process of its namespace would not end by SIGTERM, nor stop itself, by default.
         "shareProcessNamespace": True,
@@ -100,19 +103,21 @@ def _write_copy(launch: Launch, settings: PodSettings) -> Object:
 
 
 def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[Object, Object]]) -> Object:
-    program, *arguments = map(_escape, launch.filled.argv)
+    confined = launch.filled.confined
+    words = [_escape(word) for word in launch.filled.argv]
     container: Object = {
         "name": CONTAINER,
         "image": launch.filled.image or settings.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": [program],
-        "args": arguments,
-        "env": [{"name": name, "value": _escape(value)} for name, value in sorted(_environment(launch).items())],
+        # A user's own image names its program; a template does it for an image.
+        **({"args": words} if confined else {"command": words[:1], "args": words[1:]}),
+        "env": list(_list_variables(launch)),
         "securityContext": _confine(),
         "volumeMounts": [mount for _, mount in volumes],
     }
     if launch.port:
-        container["ports"] = [{"name": "serves", "containerPort": launch.port}]
+        port = confined.port if confined and confined.port else launch.port
+        container["ports"] = [{"name": "serves", "containerPort": port}]
     if launch.filled.drain_seconds and launch.port:
         # Others may delete the pod without asking us: meanwhile the agent takes it out of the routes.
         container["lifecycle"] = {"preStop": {"sleep": {"seconds": max(1, int(launch.filled.drain_seconds))}}}
@@ -132,23 +137,33 @@ def _confine() -> Object:
     }
 
 
-def _environment(launch: Launch) -> dict[str, str]:
-    """Returns the environment, with the limits last, so that a template cannot lift them."""
-    ours = {"GPUWRIGHT_COPY": launch.copy, "HOME": "/tmp", "USER": "gpuwright"}  # noqa: S108  inside
+def _list_variables(launch: Launch) -> Iterator[Object]:
+    """Yields the environment: secrets by their names alone, and nothing that lifts a limit."""
+    confined = launch.filled.confined
+    # The user need not be known to a template's image, whose root cannot be written to: caches go to the scratch.
+    ours = {"GPUWRIGHT_COPY": launch.copy, **({} if confined else {"HOME": "/tmp", "USER": "gpuwright"})}  # noqa: S108
     if launch.gpu:
         ours |= {"NVIDIA_VISIBLE_DEVICES": launch.gpu, "CUDA_VISIBLE_DEVICES": launch.gpu}
-    return dict(launch.filled.environment) | ours | dict(launch.limits)
+    plain = dict(launch.filled.environment) | ours | dict(launch.limits)
+    secrets = dict(confined.secrets) if confined else {}
+    for name, value in sorted(plain.items()):
+        yield {"name": name, "value": _escape(value)}
+    for name, place in sorted(secrets.items()):
+        secret, _, key = place.partition("/")
+        if name not in plain:
+            yield {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
 def _list_volumes(launch: Launch) -> Iterator[tuple[Object, Object]]:
-    """Yields each volume and how it is mounted: a folder is at the same path inside and outside."""
+    """Yields each volume and how it is mounted: a folder is at the same path inside and outside, but users' own."""
     for number, path in enumerate(_SCRATCH):
         yield {"name": f"scratch-{number}", "emptyDir": {}}, {"name": f"scratch-{number}", "mountPath": path}
     shared = (_SHARED_MEMORY,) if launch.gpu else ()
     for number, folder in enumerate((*shared, *launch.folders)):
-        path, read_only = folder.removesuffix(":ro"), folder.endswith(":ro")
+        path, *more = folder.split(":")
+        inside = next((word for word in more if word.startswith("/")), path)
         name = f"folder-{number}"
-        mount: Object = {"name": name, "mountPath": path, "readOnly": read_only}
+        mount: Object = {"name": name, "mountPath": inside, "readOnly": "ro" in more}
         yield {"name": name, "hostPath": {"path": path, "type": "Directory"}}, mount
 
 

@@ -30,7 +30,7 @@ class Confined:
     user: int | None = None  # None: the agent's own, where the agent is not root
     host: str = "127.0.0.1"  # where a container's port is published
     port: int = 0  # the port inside a container
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # variable -> value
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # variable -> value; of pods: Secret/key
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,12 @@ def instance(runtime: dict[str, Any], stop_words: str) -> AssignedInstance:
 def running_node(folder: Path, gateway: Gateway) -> Iterator[LocalNode]:
     written(folder, "allow-list.yaml")
     options = AgentOptions(
-        folder / "node", "node-1", "cores", cores=1, gateway=gateway.listen, allow_list=folder / "allow-list.yaml"
+        folder / "node",
+        "node-1",
+        device="cores",
+        cores=1,
+        gateway=gateway.listen,
+        allow_list=folder / "allow-list.yaml",
     )
     parts = open_node(options)
     node = LocalNode(StateFolder(options.folder), parts, 1)

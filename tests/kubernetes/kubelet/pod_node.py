@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agents.admission.reading import AllowList
 from agents.kubernetes.api import KubernetesApi
 from agents.kubernetes.following import Follower
 from agents.node.cluster_notices import ClusterNotices
@@ -33,12 +34,15 @@ class PodNode:
     api: KubernetesApi
 
     @contextmanager
-    def running_agent(self, incarnation: int = 1, routes: Routes | None = None) -> Iterator[LocalNode]:
+    def running_agent(
+        self, incarnation: int = 1, routes: Routes | None = None, allow_list: AllowList | None = None
+    ) -> Iterator[LocalNode]:
         """Runs an agent's parts until it is stopped; its copies stay."""
         runtime = PodRuntime(self.api, PodSettings(self.name, os.geteuid(), os.getegid(), IMAGE))
         nodes = Follower(self.api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={self.name}"})
         notices = ClusterNotices(nodes, self.name)
         parts: dict[str, Any] = {"runtime": runtime, "runtime_kind": "pods", "notices": notices}
+        parts["allow_list"] = allow_list or AllowList()
         agent = self.machine.node(incarnation, routes, **parts)
         agent.start()
         try:
@@ -48,11 +52,13 @@ class PodNode:
 
 
 @contextmanager
-def pod_node(cluster: RunningCluster, namespace: str, name: str, folder: Path) -> Iterator[PodNode]:
+def pod_node(
+    cluster: RunningCluster, namespace: str, name: str, folder: Path, images: Sequence[str] = ()
+) -> Iterator[PodNode]:
     """Makes a node with a kubelet and one GPU; in the end all that runs there is gone."""
     with ExitStack() as around:
         made = around.enter_context(machine(folder / name, ["v100-16gb"]))
-        around.enter_context(cluster.running_node(name))
+        around.enter_context(cluster.running_node(name, images=(IMAGE, *images)))
         yield PodNode(name, made, open_api(cluster, namespace, folder / f"account-{name}"))
 
 
