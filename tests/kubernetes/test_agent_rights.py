@@ -95,7 +95,7 @@ def agents(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     namespace = cluster.make_namespace("rights")
     folder = tmp_path_factory.mktemp("helm")
     installed = Installed(cluster, folder, namespace)
-    installed.run("install", {"agent": EVERYTHING["agent"], "migrate": {"enabled": False}})
+    installed.run("install", {"agent": {**EVERYTHING["agent"], "secrets": ["hub"]}, "migrate": {"enabled": False}})
     made = Agents(installed, folder)
 
     def are_in_force() -> bool:
@@ -287,6 +287,13 @@ def test_an_agent_makes_no_replica_set_with_more_than_a_copy_needs(agents: Agent
     assert passed == []
     with pytest.raises(ApiRefused, match="namespaces of its own"):
         agents.own.patch(agents.path("whole"), {"spec": {"template": {"spec": HOST_PROCESSES}}})
+
+
+def test_a_copy_has_the_secrets_that_the_chart_names(agents: Agents) -> None:
+    made = copy_of("own-image", "node-1")
+    named = {"secretKeyRef": {"name": "hub", "key": "token"}}
+    change_container(made, env=[{"name": "HUB_TOKEN", "valueFrom": named}])
+    agents.own.create(f"{agents.path()}?dryRun=All", made)
 
 
 def test_others_are_not_held_to_it(agents: Agents) -> None:

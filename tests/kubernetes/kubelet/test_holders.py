@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.kubernetes.api import ApiAway
 from agents.kubernetes.following import Follower
 from agents.node.gpu_holders import ASK_SECONDS, GpuHolders
 from agents.node.state_folder import Credential, PodJoin, StateFolder
@@ -67,12 +68,10 @@ def test_gpus_are_held_and_taken_again_and_nobody_else_gets_them(
         pod_cluster.running_node("held", gpus=GPUS) as kubelet,
         holding(pod_cluster, space, kubelet, tmp_path / "account") as holders,
     ):
-        holders.look(GPUS)
-        assert set(holders.unheld()) == set(GPUS), "they are not held before their pods run"
+        assert set(_look(holders)) == set(GPUS), "they are not held before their pods run"
 
         def all_held() -> bool:
-            holders.look(GPUS)
-            return not holders.unheld()
+            return not _look(holders)
 
         until(all_held, holders.unheld)
         assert len(pods(pod_cluster, space)) == len(GPUS)
@@ -109,8 +108,7 @@ def test_a_gpu_that_another_pod_has_is_not_ours(pod_cluster: RunningCluster, spa
         pod_cluster.kubectl("-n", space, "wait", "pod/other", "--for=condition=Ready", "--timeout=60s")
 
         def one_held() -> bool:
-            holders.look(GPUS)
-            return len(holders.unheld()) == 1
+            return len(_look(holders)) == 1
 
         until(one_held, holders.unheld)
         (gpu,) = holders.unheld()
@@ -120,7 +118,15 @@ def test_a_gpu_that_another_pod_has_is_not_ours(pod_cluster: RunningCluster, spa
 
 
 def _look(holders: GpuHolders) -> dict[str, str]:
-    holders.look(GPUS)
+    """Looks once the first list of pods has come."""
+
+    def has_looked() -> bool:
+        with suppress(ApiAway):
+            holders.look(GPUS)
+            return True
+        return False
+
+    until(has_looked, "pods are listed")
     return dict(holders.unheld())
 
 
