@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ class Api:
 
     def end_watch(self) -> None:
         if self._watched is not None and self._watched.fileno() >= 0:
-            # That of SSLSocket would first take the state away that the watching thread uses.
-            socket.socket.shutdown(self._watched, socket.SHUT_RDWR)
+            with suppress(OSError):  # the server has closed it already
+                # That of SSLSocket would first take the state away that the watching thread uses.
+                socket.socket.shutdown(self._watched, socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._client.close()

@@ -79,7 +79,8 @@ def test_an_own_image_serves_at_its_own_port_with_its_secret_and_its_volume(
         environment = proc.read_environment(copy.running.pid)
         assert environment["HUB_TOKEN"] == "s3cret"
         assert "s3cret" not in pod_cluster.kubectl("-n", namespace, "get", "replicasets,pods", "-o", "json")
-        assert (Path(f"/proc/{copy.running.pid}/root/tmp/own-models/weights")).read_text() == "7"
+        inside = Path(f"/proc/{copy.running.pid}/root")
+        assert (inside / "tmp" / "own-models" / "weights").read_text() == "7"
 
 
 def test_a_secret_that_is_a_file_is_refused_for_a_pod(pod_cluster: RunningCluster, tmp_path: Path) -> None:
