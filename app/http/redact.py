@@ -11,6 +11,8 @@ _SECRETS: set[str] = set()
 _PATTERNS = (
     # our own tokens, and what follows them
     (re.compile(r"gw([jcl]?)_[A-Za-z0-9_\-]{6,}"), r"gw\1_[redacted]"),
+    # a JSON Web Token, as pods of Kubernetes have; it begins with {"
+    (re.compile(r"(?<![\w\-])eyJ[\w\-]{6,}\.[\w\-]{6,}\.[\w\-]*"), "[redacted]"),
     # scheme://user:password@host; the password may itself hold '@' or '/', and is no longer than this, so that
     # no text makes the search start over and over and each time look at all that follows
     (re.compile(r"(://[^\s:/@\"']*):[^\s\"']{0,300}@"), r"\1:[redacted]@"),
@@ -33,7 +35,7 @@ _PATTERNS = (
 
 # One pass that most texts leave at once: the patterns above each need one of these words.
 _SUSPICIOUS = re.compile(
-    r"(?i)gw[jcl]?_|://|bearer|basic|digest|authorization|pass|secret|key|\[parameters|detail:|context:"
+    r"(?i)gw[jcl]?_|eyj|://|bearer|basic|digest|authorization|pass|secret|key|\[parameters|detail:|context:"
 )
 
 

@@ -104,6 +104,7 @@ def test_an_event_without_a_caller_looks_the_same(stream: io.StringIO) -> None:
 SECRETS = [
     f"token {token('admin')} was used",
     f"gwj_abcdefghijkl_{CANARY}",
+    f"the token of a pod, eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOlsiZ3B1d3JpZ2h0Il19.{CANARY}, is refused",
     f"postgresql://u:{CANARY}@db:5432/x",
     f"postgresql+psycopg://u:{CANARY}@/@db:5432/x",
     f"http://:{CANARY}@proxy",
