@@ -48,9 +48,10 @@ class PodRuntime:
         self._started: set[str] = set()  # copies that this agent started
         self._inherited: frozenset[str] | None = None  # copies that ran when it began: a person decides of unknown ones
         self._withdrawn: set[str] = set()  # copies whose ReplicaSets have no replica any more
+        self._going_on: dict[str, str] = {}  # of withdrawn copies: the container that nobody else ends, or nothing
         self._containers = Containers()
         self._processes: dict[str, Running] = {}  # by the container's ID
-        self._pods.start()
+        self._pods.start(self._end_others)
 
     def start(self, launch: Launch) -> Running | None:
         if not (launch.filled.image or self._settings.image):
@@ -90,9 +91,10 @@ class PodRuntime:
 
     def withdraw(self, copy: str, running: Running | None = None) -> None:
         self._scale_down(copy)
+        self._going_on[copy] = running.container if running else ""
         if not self._pods.wait(lambda pods: _are_leaving(pods, copy), _DELETED_SECONDS):
             raise LaunchError(f"{copy}: its pod is not deleted, though its ReplicaSet wants none")
-        self._end_others(copy, running.container if running else "")
+        self._end_others()
 
     def list_called_away(self) -> frozenset[str]:
         try:
@@ -216,9 +218,16 @@ class PodRuntime:
                 return  # its creation may still be under way, if it was not answered
         self._withdrawn.add(copy)
 
-    def _end_others(self, copy: str, container: str) -> None:
-        """Ends what was started in place of a copy that had ended, or was deleted: it would wait for its pod's hook."""
-        others = {container_of(pod) for pod in self._pods_of(copy)} - {"", container}
+    def _end_others(self) -> None:
+        """Ends what was started in place of a copy that had ended, or was deleted: it would wait for its pod's hook.
+
+        Each change of a pod is looked at, for a kubelet may have started it just before, and say so later.
+        """
+        pods = self._pods.objects().values()
+        for copy in set(self._going_on) - set(map(_copy_of, pods)):
+            self._going_on.pop(copy, None)
+        runs = [(container_of(pod), _copy_of(pod)) for pod in pods if "deletionTimestamp" in pod["metadata"]]
+        others = {found for found, copy in runs if found and self._going_on.get(copy, found) != found}
         for pid in (pid for other in others for pid in self._containers.find_members(other)):
             if process := proc.read_process(pid):
                 proc.send(pid, process.start_ticks, signal.SIGKILL)
