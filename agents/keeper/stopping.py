@@ -71,7 +71,7 @@ def stop_copy(
         if pids:  # its children outlive it, and no step above would stop them
             _make(copy, running, pids, drivers, sent, now, alone)
             return False
-        drivers.runtime.withdraw(copy.id)
+        drivers.runtime.withdraw(copy.id, running)
         killed = sent.count_killed_seconds(copy.id, now)
         waits = waited - patience - save_seconds - TERM_SECONDS if killed is None else killed
         return _is_free(copy, drivers, waits > FREE_SECONDS)

@@ -76,8 +76,8 @@ class KubernetesApi:
         self._account = account
         self.namespace = account.namespace()
 
-    def get(self, path: str, **query: str) -> Any:
-        return self._decode(self._request("GET", _with(path, query)))
+    def get(self, path: str, seconds: float = ANSWER_SECONDS, **query: str) -> Any:
+        return self._decode(self._request("GET", _with(path, query), seconds=seconds))
 
     def get_text(self, path: str, seconds: float = ANSWER_SECONDS, **query: str) -> bytes:
         """Returns an answer that is not JSON, such as a log; `seconds` are those of its connection, and of the rest."""

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from agents.kubernetes.api import ApiAway, ApiRefused, KubernetesApi, Object
 
@@ -21,7 +22,7 @@ class Follower:
     def __init__(self, api: KubernetesApi, path: str, selected: Mapping[str, str]) -> None:
         self._api = api
         self._path = path
-        self._selected = dict(selected)
+        self._selected: dict[str, Any] = dict(selected)
         self._changed = threading.Condition()
         self._objects: dict[str, Object] | None = None
         self._version = ""

@@ -20,11 +20,13 @@ from agents.keeper.stopping import SentSignals, stop_copy
 from agents.profiling.closed_loop import LoopFailed
 from agents.profiling.example import ExampleRequest, parse_example
 from agents.profiling.seat import ProfilingSeat
+from agents.runtime import LaunchError, Running
 from agents.seams.device import DeviceError, GpuDevice, Trouble
 from agents.templates import Filled
 
 PROFILING = "profiling"  # begins the name of every measured copy
 STEP_SECONDS = 0.02
+AGAIN_SECONDS = 1.0  # until a runtime is asked again that could not do it
 END_SECONDS = 30.0
 FILL_MS = 2000.0  # how long the server waits for a batch to fill; the requests come within milliseconds
 
@@ -118,9 +120,6 @@ def ask_example(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat) -> Exa
 def end_copy(copy: NodeCopy, filled: Filled | None, seat: ProfilingSeat) -> None:
     """Ends a copy, and returns once its memory is free, or at the latest after half a minute."""
     running = copy.running or next((found for found in seat.drivers.runtime.find() if found.copy == copy.id), None)
-    if running is None:
-        seat.drivers.runtime.withdraw(copy.id)
-        return
     ending = msgspec.structs.replace(copy.at(Stage.ENDING, clocks.seconds()), running=running)
     sent = SentSignals()
     until = time.monotonic() + END_SECONDS
@@ -128,10 +127,18 @@ def end_copy(copy: NodeCopy, filled: Filled | None, seat: ProfilingSeat) -> None
         try:
             if stop_copy(ending, filled, seat.drivers, clocks.seconds(), sent):
                 return
+        except LaunchError:
+            time.sleep(AGAIN_SECONDS)
         except ClientStuck:
-            seat.drivers.runtime.end(running, force=True)
+            _kill(running, seat)
         time.sleep(STEP_SECONDS)
-    seat.drivers.runtime.end(running, force=True)
+    _kill(running, seat)
+
+
+def _kill(running: Running | None, seat: ProfilingSeat) -> None:
+    if running is not None:
+        with contextlib.suppress(LaunchError):  # the API server of copies that are pods is away: they are tidied away
+            seat.drivers.runtime.end(running, force=True)
 
 
 def end_leftovers(seat: ProfilingSeat) -> list[str]:

@@ -31,6 +31,7 @@ _SEEN_SECONDS = 0.5  # after which processes of new containers are looked for ag
 _ORPHAN_SECONDS = 5.0  # after which those are that the first process of a container does not lead to
 _TAIL_LINES = "50"
 _TAIL_SECONDS = 1.0  # a keeper waits for it, which has other copies to look after
+_OVER = ("Failed", "Succeeded")  # the phases of pods that run no more
 _GONE = 404
 _EXISTS = 409
 
@@ -42,7 +43,7 @@ class PodRuntime:
         self._api = api
         self._settings = settings
         self._boot_id = boot_id()
-        self._selected = {"labelSelector": f"{PART}=copy,{NODE}={settings.node}"}
+        self._selected: dict[str, Any] = {"labelSelector": f"{PART}=copy,{NODE}={settings.node}"}
         self._pods = Follower(api, f"/api/v1/namespaces/{api.namespace}/pods", self._selected)
         self._sets = f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"
         self._started: set[str] = set()  # copies that this agent started
@@ -90,6 +91,12 @@ class PodRuntime:
         return tuple(found.values())
 
     def withdraw(self, copy: str, running: Running | None = None) -> None:
+        """Raises LaunchError as long as anything else of it runs, or may still begin to: the kubelet is not asked."""
+        self._take_away(copy, running)
+        if not all(self._is_over(pod, running) for pod in self._pods_of(copy)):
+            raise LaunchError(f"{copy}: what was started in its place has not ended yet")
+
+    def _take_away(self, copy: str, running: Running | None) -> None:
         self._scale_down(copy)
         self._going_on[copy] = running.container if running else ""
         if not self._pods.wait(lambda pods: _are_leaving(pods, copy), _DELETED_SECONDS):
@@ -102,7 +109,7 @@ class PodRuntime:
         except ApiAway:
             return frozenset()
         leaving = {_copy_of(pod) for pod in pods.values() if "deletionTimestamp" in pod["metadata"]}
-        return frozenset(leaving - self._withdrawn)
+        return frozenset(leaving)
 
     def announce(self, running: Running) -> None:
         condition = {
@@ -138,7 +145,7 @@ class PodRuntime:
         """Ends the process itself, once nothing would start it again: the kubelet would wait for the pod's hook."""
         if not self.alive(running):
             return
-        self.withdraw(running.copy, running)
+        self._take_away(running.copy, running)
         proc.send(running.pid, running.start_ticks, signal.SIGKILL if force else signal.SIGTERM)
 
     def tell(self, running: Running, signal_name: str) -> None:
@@ -154,7 +161,8 @@ class PodRuntime:
         def is_said(pods: Mapping[str, Object]) -> bool:
             return _read_exit(pods, running.container) is not None
 
-        if not self._pods.wait(is_said, 0.0 if self.alive(running) else _STATUS_SECONDS):
+        is_due = not self.alive(running) and not self._pods.away
+        if not self._pods.wait(is_said, _STATUS_SECONDS if is_due else 0.0):
             return None
         try:
             return _read_exit(self._pods.objects(), running.container)
@@ -162,16 +170,17 @@ class PodRuntime:
             return None
 
     def log_tail(self, copy: str) -> str:
-        """Returns its last lines; of a pod that does not run, why it does not."""
-        try:
-            pod = self._pod_of(copy)
-        except (ApiAway, LaunchError):
-            return ""
-        said = ""
+        """Returns its last lines; of a pod that does not run, why it does not, and why there is none."""
         with suppress(ApiAway, ApiRefused):
+            if not self._pods_of(copy):
+                return self._why_no_pod(copy)
+            pod = self._pod_of(copy)
             if status_of(pod).get("containerID"):
                 said = strip_controls(self._read_log(pod, seconds=_TAIL_SECONDS, tailLines=_TAIL_LINES))
-        return said or _why_not_running(pod)
+                return said or _why_not_running(pod)
+        with suppress(ApiAway):
+            return "; ".join(filter(None, map(_why_not_running, self._pods_of(copy))))
+        return ""
 
     def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
         try:
@@ -207,6 +216,8 @@ class PodRuntime:
                     raise
 
     def _scale_down(self, copy: str) -> None:
+        self._started.discard(copy)  # tidied away at the latest, where nobody answers now
+        self._inherited = (self._inherited or frozenset()) - {copy}
         if copy in self._withdrawn:
             return
         with self._asking(copy):
@@ -232,8 +243,18 @@ class PodRuntime:
             if process := proc.read_process(pid):
                 proc.send(pid, process.start_ticks, signal.SIGKILL)
 
+    def _is_over(self, pod: Object, running: Running | None) -> bool:
+        """Returns whether a pod that is being deleted runs nothing, and will not; or but the copy's own process."""
+        own = running is not None and str(status_of(pod).get("containerID", "")).endswith(running.container)
+        if _phase_of(pod) in _OVER or own:
+            return True
+        container = container_of(pod)
+        return bool(container) and not self._containers.find_members(container)  # one without may be about to get one
+
     def _pods_of(self, copy: str) -> list[Object]:
-        return [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
+        """Returns the pods of a copy, the oldest first."""
+        own = [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
+        return sorted(own, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
 
     def _delete(self, metadata: Mapping[str, Any]) -> None:
         try:
@@ -267,7 +288,15 @@ class PodRuntime:
             pods = [pod for pod in pods if status_of(pod).get("containerID", "").endswith(container)]
         if not pods:
             raise LaunchError(f"{copy} has no such pod")
-        return max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+        return pods[-1]
+
+    def _why_no_pod(self, copy: str) -> str:
+        """Returns why the controller makes no pod, such as by a quota; empty where nobody wants one."""
+        asked = {"fieldSelector": f"metadata.name=copy-{hash_copy(copy)}"}
+        found = self._api.get(self._sets, seconds=_TAIL_SECONDS, **asked).get("items") or ()
+        known = [one for each in found for one in (each.get("status") or {}).get("conditions") or ()]
+        said = [str(one.get("message", "")) for one in known if one.get("type") == "ReplicaFailure"]
+        return strip_controls("; ".join(said).encode())
 
     def _path_of(self, pod: Object) -> str:
         return f"/api/v1/namespaces/{self._api.namespace}/pods/{pod['metadata']['name']}"
@@ -296,7 +325,13 @@ def _read_port(pod: Object) -> int:
 
 
 def _are_leaving(pods: Mapping[str, Object], copy: str) -> bool:
-    return all("deletionTimestamp" in pod["metadata"] for pod in pods.values() if _copy_of(pod) == copy)
+    """Returns whether no pod of the copy starts anything any more; one that has failed, as by an eviction, stays."""
+    own = [pod for pod in pods.values() if _copy_of(pod) == copy]
+    return all("deletionTimestamp" in pod["metadata"] or _phase_of(pod) in _OVER for pod in own)
+
+
+def _phase_of(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase", ""))
 
 
 def _read_exit(pods: Mapping[str, Object], container: str) -> int | None:
@@ -317,6 +352,6 @@ def _why_not_running(pod: Object) -> str:
     unscheduled = [
         found for found in conditions if found.get("type") == "PodScheduled" and found.get("status") != "True"
     ]
-    said = [*containers, *unscheduled]
+    said = [pod.get("status") or {}, *containers, *unscheduled]  # of the pod itself: who has evicted it
     words = [f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ") for found in said]
     return strip_controls("; ".join(filter(None, words)).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from agents.kubernetes.api import KubernetesApi
-from agents.runtime import CopyRuntime, Running
+from agents.runtime import CopyRuntime, LaunchError, Running
 from agents.runtime.pods import PodRuntime
 from agents.runtime.replica_set import PodSettings
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
@@ -46,7 +47,7 @@ def runtime(pod_cluster: RunningCluster, api: KubernetesApi) -> Iterator[PodRunt
         runtime.end(running, force=True)
 
     for found in pod_cluster.read("-n", api.namespace, "get", "replicasets")["items"]:
-        runtime.withdraw(found["metadata"]["annotations"]["gpuwright.io/copy"])
+        withdraw(runtime, found["metadata"]["annotations"]["gpuwright.io/copy"])
 
     def nothing_is_left() -> bool:
         runtime.tidy(())
@@ -82,6 +83,19 @@ class TestConformance(RuntimeConformance):
         assert scores == [1000, 1000]
 
 
+def withdraw(runtime: PodRuntime, copy: str, running: Running | None = None) -> None:
+    """Withdraws a copy as often as it takes until nothing else of it runs."""
+
+    def is_over() -> bool:
+        try:
+            runtime.withdraw(copy, running)
+        except LaunchError:
+            return False
+        return True
+
+    until(is_over, f"nothing runs in place of {copy}")
+
+
 def start_up(runtime: PodRuntime, copy: str, program: str, **changes: Any) -> Running:
     """Starts a copy and waits until it prints that it is up."""
     launch = launched(copy, program, image=IMAGE, **changes)
@@ -97,8 +111,8 @@ def test_what_the_kubelet_starts_after_a_copy_has_ended_by_itself_is_ended_at_on
     os.kill(running.pid, signal.SIGKILL)
     until(lambda: [found.container for found in runtime.find()] not in ([], [running.container]), "it runs again")
     (second,) = runtime.find()
-    runtime.withdraw("a-1")
-    until(lambda: not runtime.alive(second), "its hook would take a minute")
+    withdraw(runtime, "a-1")
+    assert not runtime.alive(second), "its hook would take a minute"
     assert runtime.exit_code(running) in (137, None)
     until(lambda: runtime.log_tail("a-1") == "", "its pod is gone, and no other comes")
 
@@ -116,7 +130,7 @@ def test_a_copy_whose_pod_somebody_deletes_goes_on_until_it_is_ended_and_its_suc
         return [state.get("containerID", "")[-64:] for state in states if "running" in state.get("state", {})]
 
     until(lambda: len(list_containers()) == 2, "its ReplicaSet has started another one")
-    runtime.withdraw("a-1", running)
+    withdraw(runtime, "a-1", running)
     until(lambda: list_containers() == [running.container], "the other is gone; its hook would take a minute")
     assert runtime.alive(running)
     runtime.end(running, force=False)
@@ -159,3 +173,28 @@ def test_a_copy_stays_on_a_node_that_the_api_server_does_not_hear_of(
         "node.kubernetes.io/not-ready": None,
         "node.kubernetes.io/unreachable": None,
     }
+
+
+def test_a_copy_that_the_kubelet_has_evicted_is_over_and_says_why(
+    pod_cluster: RunningCluster, api: KubernetesApi, runtime: PodRuntime
+) -> None:
+    running = start_up(runtime, "a-1", SLEEPER)
+    (pod,) = pod_cluster.read("-n", api.namespace, "get", "pods")["items"]
+    evicted = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+    words = ("patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type=merge", "-p")
+    pod_cluster.kubectl("-n", api.namespace, *words, json.dumps({"status": {**evicted, "containerStatuses": []}}))
+    os.kill(running.pid, signal.SIGKILL)
+    until(lambda: "Evicted: The node was low on resource: memory." in runtime.log_tail("a-1"), "it says so")
+    withdraw(runtime, "a-1")  # though its pod stays, which its ReplicaSet does not count any more
+
+
+def test_a_copy_that_gets_no_pod_says_why(pod_cluster: RunningCluster, api: KubernetesApi, runtime: PodRuntime) -> None:
+    space = ("-n", api.namespace)
+    pod_cluster.kubectl(*space, "create", "quota", "none", "--hard=pods=0")
+    quota = ("get", "quota", "none")
+    until(lambda: "pods" in pod_cluster.read(*space, *quota).get("status", {}).get("used", {}), "it is in force")
+    try:
+        assert runtime.start(launched("a-1", SLEEPER, image=IMAGE)) is None
+        until(lambda: "exceeded quota: none" in runtime.log_tail("a-1"), "its ReplicaSet says it")
+    finally:
+        pod_cluster.kubectl(*space, "delete", "quota", "none")
