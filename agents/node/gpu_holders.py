@@ -83,12 +83,12 @@ class GpuHolders:
         self._pods.wait(lambda _: True, FIRST_LIST_SECONDS)
         there = {pod["metadata"]["labels"].get(HASH) for pod in self._pods.objects().values()}
         for number in range(given_out):
-            self._make(number, there)
+            self._make(number, there, node)
         held = self._find_held(gpus)
         self._say({gpu: self._why_unheld() for gpu in gpus if given_out and gpu not in held})
 
-    def _make(self, number: int, there: Collection[str]) -> None:
-        holder = write_holder(number, self._settings, RESOURCE)
+    def _make(self, number: int, there: Collection[str], node: Object) -> None:
+        holder = write_holder(number, self._settings, RESOURCE, node)
         name = str(holder["metadata"]["name"])
         if name in self._made or name in there:
             return

@@ -219,7 +219,7 @@ def _open_cluster(options: AgentOptions) -> _ClusterParts:
     settings = PodSettings(node, user, group, options.image, options.priority_class, shows_gpus, known)
     nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={node}"})
     notices = ClusterNotices(nodes, node)
-    return _ClusterParts(PodRuntime(api, settings), GpuHolders(api, nodes, settings), notices)
+    return _ClusterParts(PodRuntime(api, settings, nodes), GpuHolders(api, nodes, settings), notices)
 
 
 def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:

@@ -39,8 +39,9 @@ _EXISTS = 409
 class PodRuntime:
     """The pods of copies on one node, and the ReplicaSets that hold them."""
 
-    def __init__(self, api: KubernetesApi, settings: PodSettings) -> None:
+    def __init__(self, api: KubernetesApi, settings: PodSettings, nodes: Follower | None = None) -> None:
         self._api = api
+        self._nodes = nodes  # of which this is one
         self._settings = settings
         self._boot_id = boot_id()
         self._selected: dict[str, Any] = {"labelSelector": f"{PART}=copy,{NODE}={settings.node}"}
@@ -209,8 +210,9 @@ class PodRuntime:
 
     def _create(self, launch: Launch) -> None:
         with self._asking(launch.copy):
+            node = self._nodes.objects().get(self._settings.node) if self._nodes else None
             try:
-                self._api.create(self._sets, write_replica_set(launch, self._settings))
+                self._api.create(self._sets, write_replica_set(launch, self._settings, node))
             except ApiRefused as refused:
                 if refused.status != _EXISTS:  # an agent that was killed has created it
                     raise

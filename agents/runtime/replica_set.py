@@ -29,15 +29,13 @@ class PodSettings:
     roots: tuple[str, ...] = ()  # folders of the node that copies may have, in which they may have made links
 
 
-def write_replica_set(launch: Launch, settings: PodSettings) -> Object:
+def write_replica_set(launch: Launch, settings: PodSettings, node: Object | None = None) -> Object:
     """Returns the object; its name says which copy it is, so that a second start of a copy is refused."""
-    marked = {HASH: hash_copy(launch.copy), PART: "copy"}
-    return _write(
-        f"copy-{hash_copy(launch.copy)}", marked, {COPY: launch.copy}, _write_copy(launch, settings), settings
-    )
+    name, marked = hash_copy(launch.copy), {HASH: hash_copy(launch.copy), PART: "copy"}
+    return _write(f"copy-{name}", marked, {COPY: launch.copy}, _write_copy(launch, settings), settings, node)
 
 
-def write_holder(number: int, settings: PodSettings, resource: str) -> Object:
+def write_holder(number: int, settings: PodSettings, resource: str, node: Object | None = None) -> Object:
     """Returns the ReplicaSet of a pod that does nothing but to have one GPU."""
     name = f"holder-{hash_copy(settings.node)[:16]}-{number}"
     container: Object = {
@@ -50,14 +48,17 @@ def write_holder(number: int, settings: PodSettings, resource: str) -> Object:
         "securityContext": _confine(),
     }
     pod = {**_write_pod(settings, [container]), "terminationGracePeriodSeconds": 1}
-    return _write(name, {HASH: name, PART: "holder"}, {}, pod, settings)
+    return _write(name, {HASH: name, PART: "holder"}, {}, pod, settings, node)
 
 
-def _write(name: str, marked: Object, notes: Object, pod: Object, settings: PodSettings) -> Object:
-    """Returns a ReplicaSet of one pod."""
+def _write(name: str, marked: Object, notes: Object, pod: Object, settings: PodSettings, node: Object | None) -> Object:
+    """Returns a ReplicaSet of one pod, which Kubernetes deletes with its node."""
+    known = (node or {}).get("metadata") or {}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": settings.node, "uid": known.get("uid")}
     metadata = {"labels": {**marked, NODE: settings.node}, "annotations": notes}
     spec = {"replicas": 1, "selector": {"matchLabels": marked}, "template": {"metadata": metadata, "spec": pod}}
-    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, **metadata}, "spec": spec}
+    named = {"name": name, **metadata, **({"ownerReferences": [owner]} if owner["uid"] else {})}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": named, "spec": spec}
 
 
 def _write_pod(settings: PodSettings, containers: list[Object]) -> Object:

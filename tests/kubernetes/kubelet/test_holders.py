@@ -17,7 +17,9 @@ from agents.node.gpu_holders import ASK_SECONDS, GpuHolders
 from agents.node.state_folder import Credential, PodJoin, StateFolder
 from agents.run.doctor.cluster import check_cluster
 from agents.run.opening import AgentOptions
+from agents.runtime.pods import PodRuntime
 from agents.runtime.replica_set import PodSettings
+from tests.agents.runtime.conformance import SLEEPER, launched
 from tests.kubernetes.accounts import open_api
 from tests.kubernetes.kubelet import IMAGE, Kubelet
 from tests.kubernetes.nodes import RunningCluster, make_pod
@@ -115,6 +117,22 @@ def test_a_gpu_that_another_pod_has_is_not_ours(pod_cluster: RunningCluster, spa
         until(lambda: "Insufficient nvidia.com/gpu" in next(iter(_look(holders).values())), holders.unheld)
         assert gpu in GPUS
         assert pods(pod_cluster, space, "app=other")[0]["status"]["phase"] == "Running"
+
+
+def test_what_is_left_of_a_node_that_is_deleted_goes_with_it(
+    pod_cluster: RunningCluster, space: str, tmp_path: Path
+) -> None:
+    with pod_cluster.running_node("deleted", gpus=GPUS) as kubelet:
+        api = open_api(pod_cluster, space, tmp_path / "account")
+        nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={kubelet.name}"})
+        nodes.start()
+        until(lambda: nodes.wait(lambda _: True, 1.0), "the node is read")
+        settings = PodSettings(kubelet.name, os.geteuid(), os.getegid(), IMAGE)
+        GpuHolders(api, nodes, settings).look(GPUS)
+        PodRuntime(api, settings, nodes).start(launched("a-1", SLEEPER, image=IMAGE))
+        owned = pod_cluster.read("-n", space, "get", "replicasets")["items"]
+        assert len(owned) == len(GPUS) + 1
+    until(lambda: not pod_cluster.read("-n", space, "get", "replicasets")["items"], "nobody waits for that node")
 
 
 def _look(holders: GpuHolders) -> dict[str, str]:
