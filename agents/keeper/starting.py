@@ -36,7 +36,7 @@ class StartContext:
 def start_copy(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
     """Returns the copy at its next stage or with its next finding; None if there is nothing new.
 
-    Raises CopyFailed if it will never be ready.
+    Raises CopyFailed if it will never be ready, and LaunchError if it is to be asked again later.
     """
     match context.copy.stage:
         case Stage.STARTING:
@@ -139,7 +139,10 @@ def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> No
 
 
 def warm_up(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
-    """Checks that the copy is healthy and has answered its warm-up request."""
+    """Checks that the copy is healthy and has answered its warm-up request, and announces it.
+
+    Raises LaunchError where it cannot be announced now: nobody may rely on it before.
+    """
     copy, filled = context.copy, context.filled
     _must_run(context, drivers)
     for probe in (filled.health, filled.warm_up):
@@ -152,10 +155,7 @@ def warm_up(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy
                 raise CopyFailed("not_warm", message)
             return None
     assert copy.running is not None
-    try:
-        drivers.runtime.announce(copy.running)
-    except LaunchError:
-        return None  # nobody may rely on it before it is announced
+    drivers.runtime.announce(copy.running)
     return copy.at(Stage.ROUTING if copy.served else Stage.READY, now)
 
 

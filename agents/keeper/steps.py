@@ -129,6 +129,9 @@ class Steps:
         except CopyFailed as failure:
             reason, message = failure.reason, failure.message
             return lambda: self.fail_copy(copy, reason, message, self._clock())
+        except LaunchError as error:
+            put_off_for = str(error)
+            return lambda: self._put_off(copy, put_off_for)
         except DeviceError as error:
             if self._clock() - copy.since > LONGEST_TROUBLE_SECONDS:
                 message = str(error)
@@ -156,7 +159,9 @@ class Steps:
     def _put_off(self, copy: NodeCopy, message: str) -> None:
         """Takes the same step again a little later; says so once, for it may be for hours."""
         if self._put_off_for.get(copy.id) != message:
-            log.warning("the next step to end %s failed, and is taken again: %s", copy.id, message)
+            log.warning(
+                "the next step of %s, which is %s, failed, and is taken again: %s", copy.id, copy.stage, message
+            )
             self._put_off_for[copy.id] = message
         self._stepped[copy.id] = self._clock() + RESTART_SECONDS
 

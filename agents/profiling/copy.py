@@ -96,6 +96,9 @@ def warm_copy(
 def _step(context: StartContext, seat: ProfilingSeat) -> NodeCopy | None:
     try:
         return start_copy(context, seat.drivers, clocks.seconds())
+    except LaunchError:
+        time.sleep(AGAIN_SECONDS)
+        return None
     except DeviceError as error:
         raise CopyFailed("device_trouble", str(error)) from error
 

@@ -18,6 +18,8 @@ from agents.contract.assignments import AssignedInstance
 from agents.keeper import ports
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node.node import LocalNode
+from agents.runtime import LaunchError, Running
+from agents.runtime.process import ProcessRuntime
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 from tests.support.patience import until
 
@@ -184,6 +186,29 @@ def test_copies_that_hang_on_their_way_up_hold_up_nobodys_way_up_or_down(one: Ma
         for pid in one.copies():
             kill(pid)
         until(lambda: not node.keeper.copies(), "the others are gone, too")
+
+
+class Unheard(ProcessRuntime):
+    """Nobody hears that a copy is warm, as while the API server of a cluster is away."""
+
+    is_heard = False
+
+    def announce(self, running: Running) -> None:
+        if not self.is_heard:
+            raise LaunchError("nobody hears it")
+
+
+@pytest.mark.slow
+def test_a_warm_copy_that_cannot_be_announced_says_so_and_gets_no_requests_before(
+    one: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = Unheard(one.folder / "copies")
+    with running(one, runtime=runtime) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: "which is warming, failed, and is taken again: nobody hears it" in caplog.text, "it is said")
+        assert copy_of(node, "search-1").stage is Stage.WARMING
+        runtime.is_heard = True
+        until(lambda: ready(node, "search-1"), "it serves")
 
 
 def copy_of_stage(node: LocalNode, name: str) -> Stage | None:
