@@ -19,6 +19,7 @@ from clusters.plugin_tokens import PluginToken, is_token
 
 REQUEST_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
+IN_POD = "KUBERNETES_SERVICE_HOST"  # a variable of every pod
 
 
 class ClusterUnreachable(Exception):
@@ -32,7 +33,8 @@ def choose_cluster(context: str | None, kubeconfig: str | None, environment: Map
     files = [path for path in map(str, paths) if _is_file(path)]
     if kubeconfig and not files:
         raise ClusterUnreachable(f"there is no kubeconfig {kubeconfig}")
-    if not files and Path(SERVICE_ACCOUNT).is_dir() and not context:
+    is_in_pod = IN_POD in environment and Path(SERVICE_ACCOUNT).is_dir()
+    if not files and is_in_pod and not context:
         try:
             return _read_single(KubeConfig.from_service_account(), "default", SERVICE_ACCOUNT)
         except (ConfigError, OSError, LookupError, ValueError):
