@@ -27,12 +27,17 @@ class Follower:
         self._objects: dict[str, Object] | None = None
         self._version = ""
         self._on_change: Callable[[], None] = _do_nothing
+        self._closed = threading.Event()
         self.away = "the list has not been read yet"  # why it may be out of date; empty when it is not
 
     def start(self, on_change: Callable[[], None] = lambda: None) -> None:
         """Begins to follow; `on_change` is called after each change."""
         self._on_change = on_change
         threading.Thread(target=self._run, name=f"follow {self._path}", daemon=True).start()
+
+    def close(self) -> None:
+        """Follows no further than to the end of the watch that is under way."""
+        self._closed.set()
 
     def objects(self) -> Mapping[str, Object]:
         """Returns the objects as last known; raises ApiAway before the first list."""
@@ -48,24 +53,24 @@ class Follower:
 
     def _run(self) -> None:
         pause = FIRST_PAUSE_SECONDS
-        while True:
+        while not self._closed.is_set():
             try:
                 if not self._version:
                     self._read_list()
                 self._watch()
                 self.away = ""  # nothing has changed for a while
                 pause = FIRST_PAUSE_SECONDS
-                threading.Event().wait(pause)  # also where each watch ends at once
+                self._closed.wait(pause)  # also where each watch ends at once
             except (ApiAway, ApiRefused) as error:
                 if isinstance(error, ApiRefused):
                     self._version = ""  # such as 410: the server has forgotten that version
                 self._note_away(str(error))
-                threading.Event().wait(pause)
+                self._closed.wait(pause)
                 pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
             except Exception:
                 log.exception("%s cannot be followed", self._path)
                 self._version = ""
-                threading.Event().wait(LONGEST_PAUSE_SECONDS)
+                self._closed.wait(LONGEST_PAUSE_SECONDS)
 
     def _read_list(self) -> None:
         found = self._api.get(self._path, **self._selected)
@@ -76,6 +81,8 @@ class Follower:
     def _watch(self) -> None:
         events = self._api.watch(self._path, WATCH_SECONDS, resourceVersion=self._version, **self._selected)
         for kind, found in events:
+            if self._closed.is_set():
+                return
             if kind == "ERROR":
                 raise ApiRefused(int(found.get("code") or 0), str(found.get("message", "")))
             version = str((found.get("metadata") or {}).get("resourceVersion", "")) or self._version

@@ -44,6 +44,7 @@ class ClusterNotices:
                 self._changed.clear()
                 if self.look():
                     on_change()
+        self._nodes.close()
 
     def look(self) -> bool:
         """Reads the node; returns whether anything has changed for its copies."""

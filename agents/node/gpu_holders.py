@@ -68,6 +68,11 @@ class GpuHolders:
             with suppress(ApiAway):  # what was known stays so
                 self.look(sorted(list_gpus()))
             stopping.wait(PERIOD_SECONDS)
+        self.close()
+
+    def close(self) -> None:
+        """Follows no further; the holders stay."""
+        self._pods.close()
 
     def look(self, gpus: Sequence[str]) -> None:
         """Makes the holders that are missing, and finds out which GPUs they have."""

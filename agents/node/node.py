@@ -138,6 +138,7 @@ class LocalNode:
             with contextlib.suppress(DeviceError):
                 self._around.drivers.device.restore()
         self._around.drivers.device.close()
+        self._around.drivers.runtime.close()
 
     def offer(self, assignment: Assignment) -> None:
         """Takes what the node shall run. Assigned copies in no journal are adopted first: they may have requests."""

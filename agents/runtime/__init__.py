@@ -89,5 +89,8 @@ class CopyRuntime(Protocol):
     def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
         """Returns whole lines that it printed from `offset` on (None: the last ones), and the offset after them."""
 
+    def close(self) -> None:
+        """Lets go of what it holds open; copies go on."""
+
     def tidy(self, copies: Collection[str]) -> None:
         """Bounds what copies leave behind: cuts logs, and deletes those of copies not named."""

@@ -152,8 +152,10 @@ class DockerRuntime:
                     _unless_gone(lambda container=container: engine.remove_container(container["Id"], v=True))  # type: ignore[misc]
 
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
 
     def _config(self, engine: Any, launch: Launch) -> Any:
         """Returns a container's configuration. A user's own image gets a network of its own, and one port published."""

@@ -208,6 +208,9 @@ class PodRuntime:
         self._started &= there.keys()  # also what is measured, which is in no journal
         self._withdrawn &= {*copies, *(_copy_of(pod) for pod in self._pods.objects().values())}
 
+    def close(self) -> None:
+        self._pods.close()
+
     def _create(self, launch: Launch) -> None:
         with self._asking(launch.copy):
             node = self._nodes.objects().get(self._settings.node) if self._nodes else None

@@ -162,6 +162,9 @@ class ProcessRuntime:
         self._codes = {copy: code for copy, code in self._codes.items() if copy in copies}
         self._cgroups.tidy()  # including copies that an earlier agent started
 
+    def close(self) -> None:
+        """It holds nothing open."""
+
     def _environment(self, launch: Launch) -> dict[str, str]:
         """Returns the environment: nothing of the agent's, and the limits last, so that a template cannot lift them."""
         plain = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}

@@ -55,8 +55,9 @@ class Place:
         return found
 
     def read_container(self, name: str) -> Resource:
-        found: Resource = self.read("pod", name)["status"]["containerStatuses"][0]
-        return found
+        """Returns the status of a pod's first container; one without a state where the kubelet has said nothing yet."""
+        found: list[Resource] = self.read("pod", name)["status"].get("containerStatuses", ())
+        return found[0] if found else {"state": {}}
 
 
 @contextmanager

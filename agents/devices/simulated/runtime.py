@@ -106,6 +106,9 @@ class SimulatedRuntime:
             if process.launch.copy not in copies:
                 del self._machine.processes[process.pid]
 
+    def close(self) -> None:
+        """It holds nothing open."""
+
     def process(self, copy: str) -> Process | None:
         """Returns the newest process of a copy, for the traffic simulation."""
         of_copy = [process for process in self._machine.processes.values() if process.launch.copy == copy]

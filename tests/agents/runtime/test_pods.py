@@ -54,6 +54,7 @@ def runtime(pod_cluster: RunningCluster, api: KubernetesApi) -> Iterator[PodRunt
         return not pod_cluster.read("-n", api.namespace, "get", "replicasets,pods")["items"]
 
     until(nothing_is_left, "everything is ended")
+    runtime.close()
 
 
 class TestConformance(RuntimeConformance):

@@ -37,7 +37,12 @@ def holding(cluster: RunningCluster, namespace: str, kubelet: Kubelet, folder: P
     nodes.start()
     until(lambda: nodes.wait(lambda _: True, 1.0), "the node is read")
     settings = PodSettings(kubelet.name, os.geteuid(), os.getegid(), IMAGE, "holders")
-    yield GpuHolders(api, nodes, settings, itertools.count(step=ASK_SECONDS).__next__)  # each look asks
+    holders = GpuHolders(api, nodes, settings, itertools.count(step=ASK_SECONDS).__next__)  # each look asks
+    try:
+        yield holders
+    finally:
+        holders.close()
+        nodes.close()
 
 
 @pytest.fixture(scope="module", autouse=True)

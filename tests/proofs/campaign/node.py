@@ -55,6 +55,9 @@ class WatchedRuntime:
         self._die_if("after")
         return running
 
+    def close(self) -> None:
+        self._inner.close()
+
     def withdraw(self, copy: str, running: Running | None = None) -> None:
         self._inner.withdraw(copy, running)
 
