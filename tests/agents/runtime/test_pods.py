@@ -26,6 +26,12 @@ pytestmark = pytest.mark.slow
 
 NODE = "gpu-1"
 SETTINGS = PodSettings(NODE, user=0, group=0)
+OPENED: list[PodRuntime] = []  # each follows its pods until it is closed
+
+
+def open_runtime(api: KubernetesApi) -> PodRuntime:
+    OPENED.append(PodRuntime(api, SETTINGS))
+    return OPENED[-1]
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +41,15 @@ def pod_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningClu
 
 
 @pytest.fixture(scope="module")
-def api(pod_cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> KubernetesApi:
-    return open_api(pod_cluster, pod_cluster.make_namespace("copies"), tmp_path_factory.mktemp("account") / "agent")
+def api(pod_cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesApi]:
+    yield open_api(pod_cluster, pod_cluster.make_namespace("copies"), tmp_path_factory.mktemp("account") / "agent")
+    for runtime in OPENED:
+        runtime.close()
 
 
 @pytest.fixture
 def runtime(pod_cluster: RunningCluster, api: KubernetesApi) -> Iterator[PodRuntime]:
-    runtime = PodRuntime(api, SETTINGS)
+    runtime = open_runtime(api)
     yield runtime
     for running in runtime.find():
         runtime.end(running, force=True)
@@ -54,7 +62,6 @@ def runtime(pod_cluster: RunningCluster, api: KubernetesApi) -> Iterator[PodRunt
         return not pod_cluster.read("-n", api.namespace, "get", "replicasets,pods")["items"]
 
     until(nothing_is_left, "everything is ended")
-    runtime.close()
 
 
 class TestConformance(RuntimeConformance):
@@ -66,7 +73,7 @@ class TestConformance(RuntimeConformance):
         return runtime
 
     def reopened(self, tmp_path: Path) -> CopyRuntime:
-        return PodRuntime(self.api, SETTINGS)
+        return open_runtime(self.api)
 
     def test_unneeded_logs_of_copies_are_deleted(self, runtime: CopyRuntime) -> None:
         """The log of a copy that the agent ends goes with its pod."""
@@ -148,7 +155,7 @@ def test_nothing_that_runs_is_tidied_away_but_what_came_in_no_agents_knowledge(
         return int(sizes[copy])
 
     start_up(runtime, "measured-1", SLEEPER)
-    again = PodRuntime(api, SETTINGS)
+    again = open_runtime(api)
     assert [running.copy for running in again.find()] == ["measured-1"]
     for tidied in (runtime, runtime, again, again):
         tidied.tidy(())

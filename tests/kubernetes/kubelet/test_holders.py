@@ -133,8 +133,11 @@ def test_what_is_left_of_a_node_that_is_deleted_goes_with_it(
         nodes.start()
         until(lambda: nodes.wait(lambda _: True, 1.0), "the node is read")
         settings = PodSettings(kubelet.name, os.geteuid(), os.getegid(), IMAGE)
-        GpuHolders(api, nodes, settings).look(GPUS)
-        PodRuntime(api, settings, nodes).start(launched("a-1", SLEEPER, image=IMAGE))
+        holders, runtime = GpuHolders(api, nodes, settings), PodRuntime(api, settings, nodes)
+        holders.look(GPUS)
+        runtime.start(launched("a-1", SLEEPER, image=IMAGE))
+        for following in (holders, runtime, nodes):
+            following.close()
         owned = pod_cluster.read("-n", space, "get", "replicasets")["items"]
         assert len(owned) == len(GPUS) + 1
     until(lambda: not pod_cluster.read("-n", space, "get", "replicasets")["items"], "nobody waits for that node")
