@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.cluster import Cluster, Resource
+from tests.kubernetes.cluster import Cluster, Refused, Resource
 from tests.kubernetes.kubelet import IMAGE, Kubelet
 from tests.kubernetes.server import ApiServer, running_api_server
 
@@ -53,6 +53,12 @@ class Place:
     def read(self, *words: str) -> Resource:
         found: Resource = self.cluster.read("-n", self.namespace, "get", *words)
         return found
+
+    def read_log(self, name: str) -> str:
+        """Returns what a pod has printed; nothing where its container has not begun, of which kubectl reads none."""
+        with suppress(Refused):
+            return self.kubectl("logs", name)
+        return ""
 
     def read_container(self, name: str) -> Resource:
         """Returns the status of a pod's first container; one without a state where the kubelet has said nothing yet."""

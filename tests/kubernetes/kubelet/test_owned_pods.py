@@ -86,7 +86,7 @@ def test_containers_start_after_those_that_prepare_and_are_ready_when_their_prob
         initContainers=[{**first, "volumeMounts": shared}], container={"volumeMounts": shared, **probed},
     )  # fmt: skip
     place.create(pod)
-    until(lambda: place.kubectl("logs", "chat") == "first\nup\n", "it prints what the first one has written")
+    until(lambda: place.read_log("chat") == "first\nup\n", "it prints what the first one has written")
     place.wait("jsonpath={.status.containerStatuses[0].started}=true", "pod/chat")
     assert not place.read_container("chat")["ready"]
     folder = Path(f"/proc/{min(find_processes(place.read_container('chat')['containerID']))}/root", "tmp")
@@ -102,7 +102,7 @@ def test_the_end_of_a_container_begins_with_its_hook(place: Place, tmp_path: Pat
     program = "trap 'echo term >> /tmp/seen; exit 0' TERM; echo up; while :; do sleep .05; done"
     place.create(make_pod("chat", program, volumes=volumes, container={"volumeMounts": mounts, "lifecycle": hook}))
     place.wait("condition=Ready", "pod/chat")
-    until(lambda: "up" in place.kubectl("logs", "chat"), "it has set its trap")
+    until(lambda: "up" in place.read_log("chat"), "it has set its trap")
     place.kubectl("delete", "pod", "chat")
     assert (tmp_path / "seen").read_text() == "hook\nterm\n"
 

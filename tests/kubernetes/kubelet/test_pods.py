@@ -24,6 +24,7 @@ def test_a_pod_is_scheduled_runs_shows_its_log_and_ends_when_it_is_asked(place: 
     place.wait("condition=Ready", "pod/a")
     status = place.read("pod", "a")["status"]
     assert status["podIP"].startswith("127.")
+    until(lambda: "up" in place.read_log("a"), "it prints")
     assert place.kubectl("logs", "a", "--limit-bytes=2000") == f"in a at {status['podIP']}\nup\n"
     assert place.kubectl("logs", "a", "--tail=1") == "up\n"
     processes = find_processes(status["containerStatuses"][0]["containerID"])
@@ -119,7 +120,7 @@ def test_a_pod_may_share_its_processes_be_another_user_and_see_folders_of_its_no
             container={"workingDir": "/tmp/gpuwright-mounted", "volumeMounts": mounts, "securityContext": rights},
         )
     )  # fmt: skip
-    until(lambda: "CapBnd" in place.kubectl("logs", "a"), "it prints")
+    until(lambda: "CapBnd" in place.read_log("a"), "it prints")
     said = place.kubectl("logs", "a").splitlines()
     assert (said[:2], said[-2], said[-1].split()[1]) == (["1234", "of the node"], "read-only", "0" * 16)
     assert not (tmp_path / "new").exists()
