@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from agents.kubernetes.api import ApiAway, ApiRefused, KubernetesApi, Object
@@ -100,8 +99,10 @@ class Follower:
                 log.info("%s is followed", self._path)
             self.away = ""
             self._changed.notify_all()
-        with suppress(Exception):
+        try:
             self._on_change()
+        except Exception:
+            log.exception("a change of %s was not acted on", self._path)
 
     def _note_away(self, why: str) -> None:
         if why != self.away:

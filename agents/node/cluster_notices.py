@@ -18,6 +18,7 @@ TAKES_AWAY = (
     "cloud.google.com/impending-node-termination",
 )
 NOTICE = timedelta(minutes=10)  # after which the cluster autoscaler, too, ends a node whatever runs there
+NEAR = timedelta(days=1)  # between now and the time of a taint that is believed
 FIRST_LOOK_SECONDS = 5.0
 
 
@@ -60,18 +61,20 @@ class ClusterNotices:
         return (self.deadline, self.drained) != before
 
     def _find_deadline(self, taints: Mapping[str, Object]) -> datetime | None:
-        """Returns when the machine goes; one that has no time is counted from now, once."""
+        """Returns when the machine goes; one that has no time near now is counted from now, once."""
         found = [taints[key] for key in TAKES_AWAY if key in taints]
         if not found:
             return None
         began = [_read_time(str(taint.get("value", "")) or str(taint.get("timeAdded", ""))) for taint in found]
-        known = [time for time in began if time is not None]
-        return min(known) + NOTICE if known else self.deadline or self._date() + NOTICE
+        now = self._date()
+        known = [time for time in began if time is not None and abs(time - now) < NEAR]  # anybody may write a value
+        return min(known) + NOTICE if known else self.deadline or now + NOTICE
 
 
 def _read_time(text: str) -> datetime | None:
     """Returns a time in seconds since 1970, as the cluster autoscaler writes it, or in RFC 3339."""
     try:
-        return datetime.fromtimestamp(int(text), UTC) if text.isdecimal() else datetime.fromisoformat(text)
+        found = datetime.fromtimestamp(int(text), UTC) if text.isdecimal() else datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
         return None
+    return found if found.tzinfo else None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from agents.node.cluster_notices import NOTICE
 from agents.node.node import LocalNode
 from tests.kubernetes.cluster import Refused
 from tests.kubernetes.kubelet.pod_node import budgeted_namespace, pod_node
@@ -123,3 +126,23 @@ def test_an_agent_that_is_started_again_finds_its_pods_which_serve_meanwhile(
             node.adopt(end=False)
             until(lambda: serves(node, "search-1"), "the copy is adopted without a record of it")
             assert copy_of(node, "search-1").running == first.running
+
+
+def test_taints_of_those_who_take_a_machine_away_are_notices_whatever_their_value(
+    pod_cluster: RunningCluster, tmp_path: Path
+) -> None:
+    with (
+        budgeted_namespace(pod_cluster) as namespace,
+        pod_node(pod_cluster, namespace, "taken", tmp_path) as made,
+        made.running_agent() as node,
+    ):
+        began = int(time.time())
+        for value in ("2026-01-01", "9999-12-31", "99999999999999", str(began)):  # only the last is a time near now
+            taint = f"ToBeDeletedByClusterAutoscaler={value}:NoSchedule"
+            pod_cluster.kubectl("taint", "nodes", "taken", taint, "--overwrite")
+            until(lambda: node.reclaim_at, "it is a notice")
+            assert node.reclaim_at is not None
+            assert abs(node.reclaim_at - datetime.now(UTC)) < timedelta(hours=1)
+        until(lambda: node.reclaim_at == datetime.fromtimestamp(began, UTC) + NOTICE, lambda: node.reclaim_at)
+        pod_cluster.kubectl("taint", "nodes", "taken", "ToBeDeletedByClusterAutoscaler-")
+        until(lambda: node.reclaim_at is None, "it is withdrawn")
