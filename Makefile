@@ -37,8 +37,8 @@ lab-test: install ## the tests of lab/, which `make test` leaves out
 kubernetes: install ## an API server of Kubernetes and what belongs to it, built by Go into ~/.cache, for tests; ARGS=keda builds KEDA
 	@$(BIN)/python -m scripts.kubernetes $(ARGS)
 
-kube-conformance: install ## the tests of tests/kubernetes that need no API server of their own, on the cluster of your KUBECONFIG, in namespaces of their own
-	@GPUWRIGHT_KUBE_CONFORMANCE=1 $(BIN)/pytest tests/kubernetes $(ARGS)
+kube-conformance: install ## on the cluster of your KUBECONFIG: the tests of tests/kubernetes that need no API server of their own, in namespaces of their own, and a pod as copies are on each node with an agent
+	@GPUWRIGHT_KUBE_CONFORMANCE=1 $(BIN)/pytest tests/kubernetes tests/kubernetes/on_nodes.py $(ARGS)
 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)

@@ -1,7 +1,8 @@
 """Holds the GPUs of a node of a cluster by pods of ours, so that its scheduler gives them to nobody else.
 
-A GPU whose SMs we divide belongs to MPS alone: any other pod that gets it fails. The device plugin gives each holder
-one GPU and says which. A node where somebody else shares its GPUs has two owners, so nothing of ours starts there.
+A GPU whose SMs we divide belongs to MPS alone: any other pod that gets it fails. A device plugin gives each holder
+one GPU and says which; with DRA each holder has the claim of one. A node where somebody else shares its GPUs has two
+owners, so nothing of ours starts there.
 """
 
 from __future__ import annotations
@@ -14,26 +15,23 @@ from contextlib import suppress
 from agents.host import clocks
 from agents.kubernetes.api import ApiAway, ApiRefused, KubernetesApi, Object
 from agents.kubernetes.following import Follower
-from agents.kubernetes.names import HASH, NODE, PART, container_of
+from agents.kubernetes.names import DRIVER, GPU, HASH, NODE, PART, container_of, hash_copy, name_claim
+from agents.node.gpu_claims import FIRST_LIST_SECONDS, GpuClaims, OfferedGpus, read_claimed, read_offered
 from agents.runtime import proc
 from agents.runtime.containers import Containers
 from agents.runtime.replica_set import PodSettings, write_holder
 
-RESOURCE = "nvidia.com/gpu"
 SHARING, REPLICAS = "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas"
-SLICES = "/apis/resource.k8s.io/v1/resourceslices"
-DRIVERS = ("gpu.nvidia.com",)
 PERIOD_SECONDS = 2.0
 ASK_SECONDS = 30.0  # between two questions to the API server
-FIRST_LIST_SECONDS = 5.0
 KEPT_SECONDS = 60.0  # in which a GPU counts as held whose holder is being replaced
-_GONE, _EXISTS = 404, 409
+_EXISTS = 409
 
 log = logging.getLogger(__name__)
 
 
 class GpuHolders:
-    """One pod for each GPU that the device plugin gives out; nothing on nodes without one."""
+    """One pod for each GPU that a device plugin or DRA gives out; nothing on nodes whose GPUs nobody gives out."""
 
     def __init__(
         self,
@@ -52,7 +50,9 @@ class GpuHolders:
         self._containers = Containers()
         self._gpus_of: dict[str, Collection[str]] = {}  # by the container of a holder
         self._asked_at = float("-inf")
-        self._drivers: Sequence[str] = ()
+        self._offered: OfferedGpus | None = None
+        self._claims: GpuClaims | None = None
+        self._claimed: Mapping[str, str] | None = None  # the claim of each GPU; None before the first look
         self._made: set[str] = set()
         self._held_at: dict[str, float] = {}
         self._unheld: Mapping[str, str] = {}
@@ -61,6 +61,12 @@ class GpuHolders:
     def unheld(self) -> Mapping[str, str]:
         """Returns the GPUs on which nothing may start, and why."""
         return self._unheld
+
+    def find_claim(self, gpu: str) -> str | None:
+        """Returns by which claim a copy gets this GPU; empty if by none, None as long as that is unknown."""
+        if self._claimed is None or gpu in self._unheld:
+            return None
+        return self._claimed.get(gpu, "")
 
     def watch(self, stopping: threading.Event, list_gpus: Callable[[], Collection[str]]) -> None:
         """Looks again and again until `stopping` is set."""
@@ -73,27 +79,52 @@ class GpuHolders:
     def close(self) -> None:
         """Follows no further; the holders stay."""
         self._pods.close()
+        if self._claims:
+            self._claims.close()
 
     def look(self, gpus: Sequence[str]) -> None:
         """Makes the holders that are missing, and finds out which GPUs they have."""
         node = self._nodes.objects().get(self._settings.node) or {}
-        given_out = count_given_out(node)
         if self._clock() - self._asked_at >= ASK_SECONDS:
-            self._drivers = list_drivers(self._api, self._settings.node)
+            self._offered = self._read_offered(node)
             self._made.clear()  # one that somebody has deleted is made again
             self._asked_at = self._clock()
-        if why := find_other_owner(node, len(gpus), self._drivers):
+        if why := find_other_owner(node, len(gpus), self._offered):
             self._say(dict.fromkeys(gpus, why))
             return
         self._pods.wait(lambda _: True, FIRST_LIST_SECONDS)
         there = {pod["metadata"]["labels"].get(HASH) for pod in self._pods.objects().values()}
-        for number in range(given_out):
-            self._make(number, there, node)
-        held = self._find_held(gpus)
-        self._say({gpu: self._why_unheld() for gpu in gpus if given_out and gpu not in held})
+        claimed = self._claim(gpus, node)
+        for holder in self._write_holders(claimed, node):
+            self._make(holder, there)
+        is_given_out = bool(count_given_out(node)) or self._offered is not None
+        held = self._find_held(gpus) if is_given_out else gpus
+        self._say({gpu: self._why_unheld(gpu) for gpu in gpus if gpu not in held})
+        self._claimed = claimed
 
-    def _make(self, number: int, there: Collection[str], node: Object) -> None:
-        holder = write_holder(number, self._settings, RESOURCE, node)
+    def _read_offered(self, node: Object) -> OfferedGpus | None:
+        """Returns what DRA gives out; while its driver is away, what we have of it."""
+        offered = read_offered(self._api, self._settings.node)
+        if offered or count_given_out(node):
+            return offered
+        return read_claimed(self._api, self._settings.node)
+
+    def _claim(self, gpus: Sequence[str], node: Object) -> Mapping[str, str]:
+        """Returns the claims of GPUs, which are there then; none where DRA gives out none."""
+        if self._offered is None:
+            return {}
+        offered = [gpu for gpu in gpus if gpu in self._offered.gpus]
+        self._claims = self._claims or GpuClaims(self._api, self._settings.node)
+        self._claims.make(offered, node)
+        return {gpu: name_claim(self._settings.node, gpu) for gpu in offered}
+
+    def _write_holders(self, claimed: Mapping[str, str], node: Object) -> Sequence[Object]:
+        """Returns the ReplicaSets that are to be there."""
+        if self._offered is None:
+            return [write_holder(str(number), self._settings, node) for number in range(count_given_out(node))]
+        return [write_holder(hash_copy(gpu)[:16], self._settings, node, claim) for gpu, claim in claimed.items()]
+
+    def _make(self, holder: Object, there: Collection[str]) -> None:
         name = str(holder["metadata"]["name"])
         if name in self._made or name in there:
             return
@@ -106,19 +137,25 @@ class GpuHolders:
 
     def _find_held(self, gpus: Collection[str]) -> Collection[str]:
         """Returns the GPUs that holders have, or had a moment ago."""
-        containers = [container for pod in self._pods.objects().values() if (container := container_of(pod))]
         now = self._clock()
+        self._held_at |= dict.fromkeys(self._find_held_now(gpus), now)
+        return {gpu for gpu, at in self._held_at.items() if now - at <= KEPT_SECONDS}
+
+    def _find_held_now(self, gpus: Collection[str]) -> Collection[str]:
+        if self._claims:
+            return self._claims.find_allocated(gpus)
+        containers = [container for pod in self._pods.objects().values() if (container := container_of(pod))]
         # A device plugin that speaks CDI does not tell the container; but as many holders as GPUs have them all.
         self._gpus_of = {one: self._gpus_of.get(one) or self._read_gpus(one) for one in containers}
-        found = set(gpus) if len(containers) >= len(gpus) else {gpu for one in containers for gpu in self._gpus_of[one]}
-        self._held_at |= dict.fromkeys(found, now)
-        return {gpu for gpu, at in self._held_at.items() if now - at <= KEPT_SECONDS}
+        return set(gpus) if len(containers) >= len(gpus) else {gpu for one in containers for gpu in self._gpus_of[one]}
 
     def _read_gpus(self, container: str) -> Collection[str]:
         first = self._containers.find_first(container, PERIOD_SECONDS)
         return proc.read_variable(first.pid, "NVIDIA_VISIBLE_DEVICES").split(",") if first else ()
 
-    def _why_unheld(self) -> str:
+    def _why_unheld(self, gpu: str) -> str:
+        if self._offered and gpu not in self._offered.gpus:
+            return f"DRA ({DRIVER}) does not offer it: look at its driver's ResourceSlices and at the GPU's health"
         waiting = [pod for pod in self._pods.objects().values() if not container_of(pod)]
         conditions = [known for pod in waiting for known in (pod.get("status") or {}).get("conditions") or ()]
         said = [str(known.get("message", "")) for known in conditions if known.get("status") != "True"]
@@ -131,8 +168,8 @@ class GpuHolders:
         self._unheld = unheld
 
 
-def find_other_owner(node: Object, count: int, drivers: Sequence[str]) -> str:
-    """Returns who else divides the `count` GPUs of this node; empty where nobody does. `drivers` are those of DRA."""
+def find_other_owner(node: Object, count: int, offered: OfferedGpus | None) -> str:
+    """Returns who else divides the `count` GPUs of this node; empty where nobody does."""
     given_out = count_given_out(node)
     labels = (node.get("metadata") or {}).get("labels") or {}
     shares = str(labels.get(SHARING, "none")), str(labels.get(REPLICAS, "1"))
@@ -140,26 +177,15 @@ def find_other_owner(node: Object, count: int, drivers: Sequence[str]) -> str:
         how = f"{SHARING}={shares[0]}, {REPLICAS}={shares[1]}"
         return f"the device plugin shares GPUs of this node ({how}): turn it off"
     if given_out > count:
-        return f"this node offers {given_out} of {RESOURCE} and has {count} GPUs: turn its time-slicing off"
-    if drivers and given_out:
-        return f"this node's GPUs are given out twice: as {RESOURCE}, and by DRA ({drivers[0]}); turn one off"
-    if drivers:
-        return f"this node's GPUs are given out by DRA ({drivers[0]}), which gpuwright does not claim"
+        return f"this node offers {given_out} of {GPU} and has {count} GPUs: turn its time-slicing off"
+    if offered and given_out:
+        return f"this node's GPUs are given out twice: as {GPU}, and by DRA ({DRIVER}); turn one off"
+    if offered and offered.shared:
+        return f"DRA ({DRIVER}) gives one GPU of this node to several claims: turn its consumable shares off"
     return ""
-
-
-def list_drivers(api: KubernetesApi, node: str) -> list[str]:
-    """Returns the drivers of DRA that give out GPUs of the node."""
-    try:
-        slices = api.get(SLICES, fieldSelector=f"spec.nodeName={node}").get("items") or ()
-    except ApiRefused as refused:
-        if refused.status == _GONE:
-            return []  # a cluster without DRA
-        raise ApiAway(str(refused)) from refused
-    return [name for found in slices if (name := (found.get("spec") or {}).get("driver")) in DRIVERS]
 
 
 def count_given_out(node: Object) -> int:
     """Returns how many GPUs of the node the device plugin gives out."""
-    text = str(((node.get("status") or {}).get("allocatable") or {}).get(RESOURCE, "0"))
+    text = str(((node.get("status") or {}).get("allocatable") or {}).get(GPU, "0"))
     return int(text) if text.isdecimal() else 0

@@ -21,6 +21,7 @@ from agents.node.gpu_holders import GpuHolders
 from agents.node.parts import NodeNotices, NodeParts
 from agents.node.reclaim_file import ReclaimFile
 from agents.runtime import CopyRuntime
+from agents.runtime.replica_set import PodSettings
 from agents.seams.device import Device, Mps
 from agents.seams.routes import Acknowledged, Route, Routes, RouteState
 from agents.seams.traffic import Counters
@@ -203,7 +204,6 @@ def _open_cluster(options: AgentOptions) -> _ClusterParts:
     from agents.kubernetes.following import Follower
     from agents.node.cluster_notices import ClusterNotices
     from agents.runtime.pods import PodRuntime
-    from agents.runtime.replica_set import PodSettings
 
     if options.reclaim_file is not None:
         raise ValueError("--runtime pods learns of a reclaim from its Node's taints; leave out --reclaim-file")
@@ -211,15 +211,29 @@ def _open_cluster(options: AgentOptions) -> _ClusterParts:
         api = KubernetesApi(Account(options.account))
     except ApiAway as error:
         raise ValueError(f"--runtime pods runs in a pod of the cluster: {error}") from error
-    shows_gpus = "" if options.device == "simulated" else options.runtime_class
-    node, user, group = options.cluster_node, os.geteuid(), os.getegid()
-    data = options.models.resolve().parent
-    roots = (options.folder / MPS, *(data / name for name in ("models", "checkpoints", "batches")))
-    known = tuple(map(str, roots))
-    settings = PodSettings(node, user, group, options.image, options.priority_class, shows_gpus, known)
+    node = options.cluster_node
+    settings = write_pod_settings(options, node)
     nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={node}"})
     notices = ClusterNotices(nodes, node)
-    return _ClusterParts(PodRuntime(api, settings, nodes), GpuHolders(api, nodes, settings), notices)
+    holders = GpuHolders(api, nodes, settings)
+    return _ClusterParts(PodRuntime(api, settings, nodes, holders.find_claim), holders, notices)
+
+
+def write_pod_settings(options: AgentOptions, node: str, part: str = "copy") -> PodSettings:
+    """Returns what all copies of the node have in common, or a part of the same making."""
+    shows_gpus = "" if options.device == "simulated" else options.runtime_class
+    data = options.models.resolve().parent
+    roots = (options.folder / MPS, *(data / name for name in ("models", "checkpoints", "batches")))
+    return PodSettings(
+        node,
+        os.geteuid(),
+        os.getegid(),
+        options.image,
+        options.priority_class,
+        shows_gpus,
+        tuple(map(str, roots)),
+        part,
+    )
 
 
 def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:

@@ -9,7 +9,7 @@ of its container, which its cgroup's name has.
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -39,12 +39,20 @@ _EXISTS = 409
 class PodRuntime:
     """The pods of copies on one node, and the ReplicaSets that hold them."""
 
-    def __init__(self, api: KubernetesApi, settings: PodSettings, nodes: Follower | None = None) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        settings: PodSettings,
+        nodes: Follower | None = None,
+        find_claim: Callable[[str], str | None] = lambda _: "",
+    ) -> None:
+        """`find_claim` returns by which claim a copy gets a GPU: empty if by none, None as long as that is unknown."""
         self._api = api
+        self._find_claim = find_claim
         self._nodes = nodes  # of which this is one
         self._settings = settings
         self._boot_id = boot_id()
-        self._selected: dict[str, Any] = {"labelSelector": f"{PART}=copy,{NODE}={settings.node}"}
+        self._selected: dict[str, Any] = {"labelSelector": f"{PART}={settings.part},{NODE}={settings.node}"}
         self._pods = Follower(api, f"/api/v1/namespaces/{api.namespace}/pods", self._selected)
         self._sets = f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"
         self._started: set[str] = set()  # copies that this agent started
@@ -60,9 +68,12 @@ class PodRuntime:
             reason = f"template {launch.filled.template} names no image, and the agent has no --image for such"
             raise LaunchError(f"{launch.copy}: {reason}")
         if launch.copy not in self._started:
+            claim = self._find_claim(launch.gpu) if launch.gpu else ""
+            if claim is None:
+                return None
             self._started.add(launch.copy)  # before it is there, so that it is tidied away at no moment
             try:
-                self._create(launch)
+                self._create(launch, claim)
             except LaunchError:
                 self._started.discard(launch.copy)
                 raise
@@ -211,11 +222,11 @@ class PodRuntime:
     def close(self) -> None:
         self._pods.close()
 
-    def _create(self, launch: Launch) -> None:
+    def _create(self, launch: Launch, claim: str) -> None:
         with self._asking(launch.copy):
             node = self._nodes.objects().get(self._settings.node) if self._nodes else None
             try:
-                self._api.create(self._sets, write_replica_set(launch, self._settings, node))
+                self._api.create(self._sets, write_replica_set(launch, self._settings, node, claim))
             except ApiRefused as refused:
                 if refused.status != _EXISTS:  # an agent that was killed has created it
                     raise

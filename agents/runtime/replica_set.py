@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.host.stopping import TERM_SECONDS
 from agents.kubernetes.api import Object
-from agents.kubernetes.names import CONTAINER, COPY, GATE, HASH, NODE, PART, TAINT, hash_copy
+from agents.kubernetes.names import CONTAINER, COPY, GATE, GPU, HASH, NODE, PART, TAINT, hash_copy
 from agents.runtime import Launch
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where clients of MPS and its server meet
@@ -27,27 +27,32 @@ class PodSettings:
     priority_class: str = ""  # so that no pod of others takes their places
     runtime_class: str = ""  # that lets containers see the GPUs which NVIDIA_VISIBLE_DEVICES names
     roots: tuple[str, ...] = ()  # folders of the node that copies may have, in which they may have made links
+    part: str = "copy"  # or `trial`, which no agent takes for a copy
 
 
-def write_replica_set(launch: Launch, settings: PodSettings, node: Object | None = None) -> Object:
-    """Returns the object; its name says which copy it is, so that a second start of a copy is refused."""
-    name, marked = hash_copy(launch.copy), {HASH: hash_copy(launch.copy), PART: "copy"}
-    return _write(f"copy-{name}", marked, {COPY: launch.copy}, _write_copy(launch, settings), settings, node)
+def write_replica_set(launch: Launch, settings: PodSettings, node: Object | None = None, claim: str = "") -> Object:
+    """Returns the object; its name says which copy it is, so that a second start of a copy is refused.
+
+    `claim` is that of its GPU, where GPUs are claimed.
+    """
+    name, marked = hash_copy(launch.copy), {HASH: hash_copy(launch.copy), PART: settings.part}
+    pod = _add_claim(_write_copy(launch, settings), claim)
+    return _write(f"copy-{name}", marked, {COPY: launch.copy}, pod, settings, node)
 
 
-def write_holder(number: int, settings: PodSettings, resource: str, node: Object | None = None) -> Object:
-    """Returns the ReplicaSet of a pod that does nothing but to have one GPU."""
-    name = f"holder-{hash_copy(settings.node)[:16]}-{number}"
+def write_holder(gpu: str, settings: PodSettings, node: Object | None = None, claim: str = "") -> Object:
+    """Returns the ReplicaSet of a pod that does nothing but to have one GPU: that of the claim, or any."""
+    name = f"holder-{hash_copy(settings.node)[:16]}-{gpu}"
     container: Object = {
         "name": CONTAINER,
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["sleep"],
         "args": ["infinity"],
-        "resources": {"limits": {resource: "1"}},
+        **({} if claim else {"resources": {"limits": {GPU: "1"}}}),
         "securityContext": _confine(),
     }
-    pod = {**_write_pod(settings, [container]), "terminationGracePeriodSeconds": 1}
+    pod = _add_claim({**_write_pod(settings, [container]), "terminationGracePeriodSeconds": 1}, claim)
     return _write(name, {HASH: name, PART: "holder"}, {}, pod, settings, node)
 
 
@@ -84,6 +89,15 @@ def _write_pod(settings: PodSettings, containers: list[Object]) -> Object:
         "containers": containers,
         **{key: name for key, name in classes.items() if name},
     }
+
+
+def _add_claim(pod: Object, claim: str) -> Object:
+    """Gives the pod its part of a claim that is there already, and its container what is claimed."""
+    if claim:
+        pod["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+        for container in pod["containers"]:
+            container["resources"] = {"claims": [{"name": "gpu"}]}
+    return pod
 
 
 def _write_copy(launch: Launch, settings: PodSettings) -> Object:

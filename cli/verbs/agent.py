@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory-gib", metavar="N", type=whole(1), default=_memory_gib(), help="host memory for instances; default all"
     )
     run_ = what.add_parser("run", help="carry out the assignment of this node until stopped; instances keep running")
-    doctor = what.add_parser("doctor", help="say what this machine can and cannot enforce; changes nothing")
+    doctor = what.add_parser("doctor", help="say what this machine can and cannot enforce")
     for sub in (run_, doctor):
         _add_seams(sub)
     run_.add_argument(
@@ -69,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     run_.add_argument("--metrics", metavar="HOST:PORT", default="", help="serve Prometheus metrics there")
     doctor.add_argument("--json", action="store_true", help="findings as JSON")
+    tries = "with --runtime pods: start a pod with a GPU as copies are, and end it; else nothing is changed"
+    doctor.add_argument("--try-copy", action="store_true", help=tries)
     status = what.add_parser("status", help="what the running agent runs, holds back and has moved")
     status.add_argument("--json", action="store_true", help="as JSON")
     drain = what.add_parser("drain", help="bring what runs to an orderly end, and start nothing there")
@@ -190,7 +192,9 @@ def _run(args: argparse.Namespace) -> int:
 def _doctor(args: argparse.Namespace) -> int:
     from agents.run.doctor import examine
 
-    findings = examine(_options(args))
+    if args.try_copy and args.runtime != "pods":
+        raise Failed("--try-copy starts a pod: give --runtime pods")
+    findings = examine(_options(args), args.try_copy)
     print(findings.json() if args.json else findings.text())
     return findings.exit_code
 

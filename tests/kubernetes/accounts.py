@@ -14,6 +14,7 @@ RUNS: tuple[Rule, ...] = (
     ("", "pods", "list,watch"),
     ("", "pods/status", "patch"),
     ("", "pods/log", "get"),
+    ("resource.k8s.io", "resourceclaims", "list,watch,create"),
 )
 READS_NODES: tuple[Rule, ...] = (("", "nodes", "list,watch"), ("resource.k8s.io", "resourceslices", "list"))
 

@@ -44,7 +44,7 @@ CONTROLLERS = (
     "deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller",
     "disruption-controller", "taint-eviction-controller",
     "garbage-collector-controller", "namespace-controller", "serviceaccount-controller",
-    "horizontal-pod-autoscaler-controller", "resourcequota-controller", "job-controller",
+    "horizontal-pod-autoscaler-controller", "resourcequota-controller", "job-controller", "resourceclaim-controller",
 )  # fmt: skip
 
 

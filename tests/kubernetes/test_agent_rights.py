@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agents.kubernetes.api import STRATEGIC, ApiRefused, KubernetesApi
-from agents.kubernetes.names import GATE, NODE, PART, hash_copy
+from agents.kubernetes.names import GATE, NODE, PART, hash_copy, name_claim
+from agents.node.gpu_claims import write_claim
 from agents.runtime import Launch
 from agents.runtime.replica_set import PodSettings, write_holder, write_replica_set
 from agents.templates import Filled
@@ -28,13 +29,15 @@ RIGHTS = {
     for group, resource, verbs in (*RUNS, *READS_NODES)
     for verb in verbs.split(",")
 }
-GPUS = "nvidia.com/gpu"
 DENIED = (
     "get secrets", "list secrets", "get configmaps", "create pods", "patch pods", "delete pods",
     "create pods --subresource=exec", "create pods --subresource=attach", "create pods --subresource=eviction",
     "create pods --subresource=binding", "patch pods --subresource=ephemeralcontainers", "deletecollection pods",
     "create serviceaccounts --subresource=token", "update replicasets.apps", "deletecollection replicasets.apps",
     "create deployments.apps", "patch daemonsets.apps", "create jobs.batch", "patch poddisruptionbudgets.policy",
+    "get resourceclaims.resource.k8s.io", "patch resourceclaims.resource.k8s.io",
+    "delete resourceclaims.resource.k8s.io", "patch resourceclaims.resource.k8s.io --subresource=status",
+    "create resourceclaimtemplates.resource.k8s.io", "create resourceslices.resource.k8s.io",
     "create rolebindings.rbac.authorization.k8s.io", "patch nodes", "get nodes --subresource=proxy", "delete nodes",
     "create tokenreviews.authentication.k8s.io", "impersonate users",
 )  # fmt: skip
@@ -82,7 +85,7 @@ def copy_of(name: str, node: str) -> Resource:
     pipes = "/var/lib/gpuwright-agent/mps/GPU-1"
     limits = {"CUDA_MPS_PIPE_DIRECTORY": pipes, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}
     launch = Launch(name, "GPU-1", filled, 8000, limits, (pipes, *filled.folders))
-    return write_replica_set(launch, settings_of(node))
+    return write_replica_set(launch, settings_of(node), claim=name_claim(node, "GPU-1"))
 
 
 def settings_of(node: str) -> PodSettings:
@@ -130,9 +133,36 @@ def test_an_agent_runs_a_copy_on_its_node_opens_its_gate_and_ends_it(agents: Age
 
 def test_an_agent_holds_the_gpus_of_its_node_and_of_no_other(agents: Agents) -> None:
     priority = f"{agents.account.removesuffix('-runner')}-gpus"
-    agents.own.create(agents.path(), write_holder(0, replace(settings_of("node-1"), priority_class=priority), GPUS))
+    agents.own.create(agents.path(), write_holder("0", replace(settings_of("node-1"), priority_class=priority)))
     with pytest.raises(ApiRefused, match="of its own node alone"):
-        agents.own.create(agents.path(), write_holder(1, settings_of("node-2"), GPUS))
+        agents.own.create(agents.path(), write_holder("1", settings_of("node-2")))
+
+
+def test_an_agent_claims_whole_gpus_of_its_node_and_nothing_else(agents: Agents) -> None:
+    path = f"/apis/resource.k8s.io/v1/namespaces/{agents.namespace}/resourceclaims"
+    agents.own.create(path, write_claim("node-1", "GPU-1", {}))
+
+    def refuse(wanted: str, made: Resource) -> None:
+        with pytest.raises(ApiRefused, match=wanted):
+            agents.own.create(f"{path}?dryRun=All", made)
+
+    refuse("of its own node alone", write_claim("node-2", "GPU-2", {}))
+    named = write_claim("node-1", "GPU-2", {})
+    named["metadata"]["name"] = write_claim("node-2", "GPU-2", {})["metadata"]["name"]
+    refuse("of its own node alone", named)
+    changes: tuple[Resource, ...] = (
+        {"count": 2},
+        {"adminAccess": True},
+        {"allocationMode": "All", "count": 0},
+        {"deviceClassName": "mig.nvidia.com"},
+    )
+    for change in changes:
+        more = write_claim("node-1", "GPU-2", {})
+        more["spec"]["devices"]["requests"][0]["exactly"].update(change)
+        refuse("one whole GPU|admin access to devices requires", more)
+    shared = write_claim("node-1", "GPU-2", {})
+    shared["spec"]["devices"]["config"] = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": {}}}]
+    refuse("one whole GPU", shared)
 
 
 def test_a_stolen_token_marks_no_pod_of_another_node_ready_and_changes_nothing_there(agents: Agents) -> None:
@@ -197,6 +227,10 @@ def add_volume(made: Resource, **volume: object) -> None:
 
 def add_folder(made: Resource, path: str) -> None:
     add_volume(made, hostPath={"path": path})
+
+
+def claim(made: Resource, **named: str) -> None:
+    pod_of(made)["resourceClaims"] = [{"name": "gpu", **named}]
 
 
 def labels_of(made: Resource) -> Resource:
@@ -268,6 +302,8 @@ WRONG: dict[str, tuple[str, Callable[[Resource], object]]] = {
     "a disk": ("empty folders", lambda made: add_volume(made, persistentVolumeClaim={"claimName": "disk"})),
     "the account's token": ("no token", lambda made: pod_of(made).pop("automountServiceAccountToken")),
     "another account": ("no token", lambda made: pod_of(made).update(serviceAccountName="other")),
+    "a GPU of another node": ("a GPU of its own node", lambda made: claim(made, resourceClaimName="node-2.gpu-1")),
+    "a new claim": ("a GPU of its own node", lambda made: claim(made, resourceClaimTemplateName="any")),
     "a secret's key": ("no token", lambda made: change_container(made, env=[{"name": "A", "valueFrom": SECRET}])),
     "a whole secret": ("no token", lambda made: change_container(made, envFrom=[SECRETS])),
 }  # fmt: skip

@@ -18,8 +18,8 @@ __all__ = ["Diagnosis", "DoctorFinding", "Level", "examine"]
 CHECK_SECONDS = 8.0
 
 
-def examine(options: AgentOptions) -> Diagnosis:
-    """Runs every check within twice CHECK_SECONDS: first the driver, then the rest in parallel."""
+def examine(options: AgentOptions, tries_copy: bool = False) -> Diagnosis:
+    """Runs every check within twice CHECK_SECONDS: first the driver, then the rest in parallel; then perhaps a copy."""
     facts: list[gpus.DriverFacts] = []
     simulated = options.device == "simulated"
     first = [_explain_simulated(options)] if simulated else run([("driver", partial(_look, facts))], CHECK_SECONDS)
@@ -27,7 +27,9 @@ def examine(options: AgentOptions) -> Diagnosis:
     of_gpus = _list_gpu_checks(facts[0], options) if facts and facts[0].gpus else []
     count = options.simulated_gpus if simulated else facts[0].count if facts else 0
     checks = [*of_gpus, *_list_machine_checks(options, simulated), *_list_cluster_checks(options, count)]
-    return Diagnosis((*first, *run(checks, CHECK_SECONDS)), has_gpu)
+    rest = run(checks, CHECK_SECONDS)
+    last = _try_copy(options, facts[0].gpus[0].uuid if of_gpus else "") if tries_copy else []
+    return Diagnosis((*first, *rest, *last), has_gpu)
 
 
 def _list_gpu_checks(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:
@@ -71,6 +73,12 @@ def _list_cluster_checks(options: AgentOptions, gpus: int) -> list[tuple[str, Ch
     from agents.run.doctor.cluster import check_cluster
 
     return [("kubernetes", partial(check_cluster, options, gpus))]
+
+
+def _try_copy(options: AgentOptions, gpu: str) -> list[DoctorFinding]:
+    from agents.run.doctor import trial
+
+    return run([("copy trial", partial(trial.try_copy, options, gpu))], trial.SECONDS)
 
 
 def _explain_simulated(options: AgentOptions) -> DoctorFinding:

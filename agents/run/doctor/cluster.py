@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from agents.kubernetes.api import Account, ApiAway, ApiRefused, KubernetesApi, Object
-from agents.node.gpu_holders import count_given_out, find_other_owner, list_drivers
+from agents.node.gpu_claims import read_offered
+from agents.node.gpu_holders import count_given_out, find_other_owner
 from agents.node.state_folder import StateFolder
 from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 from agents.run.opening import AgentOptions
@@ -23,7 +24,7 @@ def check_cluster(options: AgentOptions, gpus: int) -> Iterator[DoctorFinding]:
         own = f"/api/v1/namespaces/{api.namespace}"
         for path in (f"{own}/pods", f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"):
             api.get(path, limit="1")
-        name = _read_name(options)
+        name = read_node_name(options)
         nodes = api.get("/api/v1/nodes", fieldSelector=f"metadata.name={name}").get("items") or () if name else ()
         yield ok("kubernetes", f"the API server answers; copies are pods of namespace {api.namespace}")
         yield from _check_node(api, name, next(iter(nodes), None), gpus)
@@ -41,8 +42,11 @@ def _check_node(api: KubernetesApi, name: str, node: Object | None, gpus: int) -
         advice = "Join with the name that the cluster gives this node, so that its pods are placed here."
         yield fail("cluster node", f"the cluster has no node {name or '(not joined yet)'}; it has {known}", advice)
         return
-    if why := find_other_owner(node, gpus, list_drivers(api, name)):
+    offered = read_offered(api, name)
+    if why := find_other_owner(node, gpus, offered):
         yield fail("gpu owner", why, "MPS divides a GPU for one owner alone; until then nothing starts on this node.")
+    elif offered:
+        yield ok("gpu owner", f"pods of ours claim the {len(offered.gpus)} GPUs that DRA gives out")
     elif count_given_out(node):
         yield ok("gpu owner", f"pods of ours hold the {count_given_out(node)} GPUs that the device plugin gives out")
     else:
@@ -62,7 +66,8 @@ def _check_processes() -> DoctorFinding:
     return ok("host processes", f"all {others} processes of this machine are seen")
 
 
-def _read_name(options: AgentOptions) -> str:
+def read_node_name(options: AgentOptions) -> str:
+    """Returns the name that the cluster gives this node; empty before the agent has joined."""
     try:
         credential = StateFolder(options.folder).credential()
     except (OSError, msgspec.MsgspecError):

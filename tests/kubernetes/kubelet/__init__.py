@@ -44,8 +44,11 @@ class Kubelet:
         images: Iterable[str] = (IMAGE,),
         back_off: BackOff | None = None,
         kubeconfig: Path | None = None,
+        runtime_classes: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
+        """`runtime_classes` have what each adds to the environment of its containers."""
         self.name = name
+        self._runtime_classes = runtime_classes or {}
         self.images = set(images)
         self.devices, self._labels, self._taints = Devices(gpus, folder), dict(labels or {}), list(taints)
         self._files, self._kubeconfig = server.files, kubeconfig or server.admin
@@ -63,7 +66,9 @@ class Kubelet:
         """Registers the node and begins to look after its pods, also those that it ran before."""
         self._stopping.clear()
         self._api = Api(self._kubeconfig)
-        self._node = Node(self._api, self._folder, self._groups, self.images, self._back_off, self.devices)
+        self._node = Node(
+            self._api, self._folder, self._groups, self.images, self._back_off, self.devices, self._runtime_classes
+        )
         self._logs = LogServer(self._files, self._find_log)
         self._logs.start()
         self._register()

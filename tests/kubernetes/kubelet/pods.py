@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ class Node:
     images: set[str]
     back_off: BackOff
     devices: Devices
+    runtime_classes: Mapping[str, Mapping[str, str]]
 
 
 class Pod:
@@ -138,6 +140,8 @@ class Pod:
             lambda kind, name: api.get(f"/api/v1/namespaces/{self.namespace}/{kind}/{name}"), self._make_token,
         )  # fmt: skip
         command = make_command(self.found, container, given)
+        seen = self._node.runtime_classes.get(self.found["spec"].get("runtimeClassName", ""), {})
+        command = replace(command, environment={**command.environment, **seen})
         wanted = int(find(container, "resources", "limits", RESOURCE, otherwise=0))
         if not wanted:
             return command

@@ -16,6 +16,7 @@ from tests.kubernetes.cluster import Resource
 from tests.kubernetes.installed import Installed
 from tests.kubernetes.kubelet import IMAGE
 from tests.kubernetes.nodes import RunningCluster
+from tests.kubernetes.on_nodes import examined
 from tests.support.forked import ROOT
 from tests.support.patience import until
 from tests.support.server import RunningServer, running_server
@@ -149,6 +150,14 @@ def test_a_node_of_the_pool_joins_holds_its_gpus_and_keeps_its_credential_when_i
         [first] = joins()
         assert first.startswith(f"kubernetes:system:serviceaccount:{daemon.installed.nodes}:{name}-runner/"), first
         until(lambda: daemon.count_holders() == 2, daemon.read_log)
+        words = ("get", "pods", "-l", "app.kubernetes.io/component=agent")
+        (pod,) = pod_cluster.read("-n", daemon.installed.nodes, *words)["items"]
+        with examined(pod_cluster, pod) as findings:
+            found = {one["check"]: (one["level"], one["found"]) for one in findings}
+        assert found["gpu owner"] == ("ok", "pods of ours hold the 2 GPUs that the device plugin gives out")
+        level, why = found["copy trial"]  # the image that has the program is in the agent's pod alone here
+        assert level == "fail"
+        assert "it did not run the program" in why or "exited by itself" in why, why
         state = (daemon.folder / "state").stat()
         assert (state.st_uid, stat.S_IMODE(state.st_mode)) == (64820, 0o700)
         daemon.kubectl("rollout", "restart", daemon.name)
