@@ -82,6 +82,7 @@ class GpuPod:
     gpus: Fraction  # of its node that it holds
     replica: str  # pods of one replica have the same
     is_ready: bool
+    uses_part: bool = False  # of GPUs that KAI's scheduler divides in equal parts
 
 
 @dataclass(frozen=True, slots=True)

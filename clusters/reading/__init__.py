@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from clusters.estate import NOTHING, ClusterWorkload, Estate, GpuNode, GpuPod, UnknownFigure, WorkloadName
@@ -18,6 +19,7 @@ from clusters.objects import (
     read_text,
 )
 from clusters.reading.autoscalers import read_autoscalers
+from clusters.reading.equal_parts import add_parts, read_equal_parts
 from clusters.reading.gpu_nodes import name_accelerators, read_node
 from clusters.reading.owners import REPLICA_LABEL, OwnedPod, OwnerIndex
 from clusters.reading.placement import find_ties, read_place
@@ -38,21 +40,20 @@ def read_estate(objects: ClusterObjects) -> Estate:
     claims = read_claims(objects.of("ResourceClaim"), objects.of("ResourceSlice"))
     held: dict[WorkloadName, list[tuple[GpuPod, KubeObject]]] = defaultdict(list)
     owned: dict[WorkloadName, OwnedPod] = {}
-    for item in objects.of("Pod"):
-        if read_text(item, "status", "phase") in OVER:
-            continue
-        claimed = claims.get(read_text(item, "metadata", "uid"), NO_CLAIM)
+    pods = [item for item in objects.of("Pod") if read_text(item, "status", "phase") not in OVER]
+    parts = _count_parts(pods, by_name)
+    for item in pods:
+        uid = read_text(item, "metadata", "uid")
+        claimed = claims.get(uid, NO_CLAIM)
         slots = read_slots(read_mapping(item, "spec"))
-        if not slots and not claimed.devices:
-            if asks_by_claim(read_mapping(item, "spec")) and "ResourceClaim" not in objects.lists:
-                reason = "it holds devices by claims that could not be read, perhaps GPUs"
-                subject = f"pod {namespace_of(item)}/{name_of(item)}"
-                unknown.append(UnknownFigure(subject, reason, "allow `list` of resourceclaims.resource.k8s.io"))
-            unknown += _unknown_part(item)
+        if not slots and not claimed.devices and uid not in parts:
+            unknown += [*_unknown_claim(item, objects), *_unknown_part(item)]
             continue
         owner = index.find_owners(item)
         owned.setdefault(owner.workload, owner)
         pod = _pod(item, owner.workload, slots, claimed, by_name)
+        if uid in parts:
+            pod = replace(pod, gpus=parts[uid], uses_part=not slots)
         held[owner.workload].append((pod, item))
         unknown += _unknown_place(pod, by_name)
     declared = read_declared(objects)
@@ -102,6 +103,24 @@ def _read_nodes(objects: ClusterObjects) -> tuple[tuple[GpuNode, ...], list[Unkn
     return tuple(sorted(found, key=lambda node: node.name)), unknown
 
 
+def _count_parts(pods: Sequence[KubeObject], nodes: Mapping[str, GpuNode]) -> dict[str, Fraction]:
+    """Returns by UID what pods hold of GPUs that KAI's scheduler divides: those that reserve them hold nothing."""
+    found = read_equal_parts(pods)
+    by_uid = {read_text(item, "metadata", "uid"): item for item in pods}
+    reserved = {uid: _count_held(by_uid[uid], nodes) for uid in found.reserving}
+    return dict.fromkeys(found.reserving, Fraction(0)) | {
+        uid: add_parts(used, reserved) for uid, used in found.used.items()
+    }
+
+
+def _count_held(item: KubeObject, nodes: Mapping[str, GpuNode]) -> Fraction:
+    """Returns the GPUs of its node that a pod holds by what it asks for."""
+    node = nodes.get(read_text(item, "spec", "nodeName"))
+    parts = {offer.resource: offer.gpus_per_slot for offer in node.offers} if node else {}
+    slots = read_slots(read_mapping(item, "spec"))
+    return sum((count * parts.get(resource, NOTHING) for resource, count in slots.items()), NOTHING)
+
+
 def _pod(
     item: KubeObject,
     workload: WorkloadName,
@@ -111,24 +130,31 @@ def _pod(
 ) -> GpuPod:
     place = read_text(item, "spec", "nodeName")
     node = nodes.get(place)
-    parts = {offer.resource: offer.gpus_per_slot for offer in node.offers} if node else {}
-    gpus = sum((count * parts.get(resource, NOTHING) for resource, count in slots.items()), NOTHING)
     ready = any(
         read_text(condition, "type") == "Ready" and read_text(condition, "status") == "True"
         for condition in read_list(item, "status", "conditions")
     )
     replica = read_text(item, "metadata", "labels", REPLICA_LABEL) or name_of(item)
-    held = gpus + claimed.gpus if node else Fraction(0)
+    held = _count_held(item, nodes) + claimed.gpus if node else Fraction(0)
     return GpuPod(namespace_of(item), name_of(item), workload, place, slots, claimed.devices, held, replica, ready)
 
 
-def _unknown_part(item: KubeObject) -> list[UnknownFigure]:
-    """Returns a sentence if the pod shares a GPU that another pod reserves."""
-    if not shares_by_annotation(item):
+def _unknown_claim(item: KubeObject, objects: ClusterObjects) -> list[UnknownFigure]:
+    """Returns a sentence if the pod may hold GPUs by claims that were not read."""
+    if "ResourceClaim" in objects.lists or not asks_by_claim(read_mapping(item, "spec")):
         return []
-    reason = "it shares a GPU by an annotation of KAI's scheduler, and that GPU is counted to the pod that reserves it"
+    reason = "it holds devices by claims that could not be read, perhaps GPUs"
     subject = f"pod {namespace_of(item)}/{name_of(item)}"
-    return [UnknownFigure(subject, reason, "look for the reservation among the workloads")]
+    return [UnknownFigure(subject, reason, "allow `list` of resourceclaims.resource.k8s.io")]
+
+
+def _unknown_part(item: KubeObject) -> list[UnknownFigure]:
+    """Returns a sentence if the pod is to share a GPU by an annotation, and nobody is seen to reserve one for it."""
+    if not shares_by_annotation(item) or not read_text(item, "spec", "nodeName"):
+        return []
+    reason = "it shares a GPU by an annotation of KAI's scheduler, and no pod was read that reserves one for it"
+    subject = f"pod {namespace_of(item)}/{name_of(item)}"
+    return [UnknownFigure(subject, reason, "allow `list` of pods where KAI reserves GPUs")]
 
 
 def _unknown_place(pod: GpuPod, nodes: Mapping[str, GpuNode]) -> list[UnknownFigure]:

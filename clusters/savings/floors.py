@@ -186,6 +186,8 @@ def _find_lasting_obstacle(
     pods = [pod for pod in pods if pod.node]
     if any(pod.devices for pod in pods):
         return "it holds GPUs by claims"
+    if any(pod.uses_part for pod in pods):
+        return "KAI's scheduler gives it equal parts of GPUs, which nothing enforces"
     if any(rule.topology != HOST for rule in workload.spread):
         return "it is spread over more than nodes"
     if any(pod.node not in estate.by_node for pod in pods):

@@ -312,14 +312,6 @@ def test_gpus_have_the_names_of_nvidias_device_plugins(resource: str) -> None:
     assert read_slots(pod_spec("v:1", 2, f"nvidia.com/{resource}")) == {f"nvidia.com/{resource}": 2}
 
 
-def test_a_pod_for_which_another_reserves_a_gpu_is_named() -> None:
-    part = pod("lab", "half", pod_spec("v:1", 0), "n1")
-    part["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
-    kept = trim("Pod", part)
-    assert kept is not None
-    assert "pod lab/half: it shares a GPU by an annotation" in sentences(estate_of(dict(kept)))
-
-
 def test_numbers_beyond_every_machine_are_none() -> None:
     assert read_amount(10**400) is None
     assert read_gib(-(10**400)) is None
