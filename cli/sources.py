@@ -38,6 +38,8 @@ def paths(word: str, *, recursive: bool) -> Iterator[tuple[str, Path | None]]:
         return
     if not word:
         raise Failed("-f names no file: it is empty")
+    if word.startswith(("http://", "https://")):
+        raise Failed(f"{word} is a URL, and files are read: curl -fsSL {word} | gpuwright ... -f -")
     path = Path(word)
     if not is_folder(path):
         yield word, path

@@ -139,7 +139,17 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**given)
 
     def error(self, message: str) -> NoReturn:
-        raise Failed(f"{message}; see: {self.prog} --help")
+        raise Failed(f"{message}{' See' if message.endswith('?') else '; see'}: {self.prog} --help")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Refuses what it does not know at once, where the options are known that may have been meant."""
+        found, extra = super().parse_known_args(args, namespace)
+        if extra:
+            from cli.options_elsewhere import explain_option
+
+            known = [name for name, action in self._option_string_actions.items() if action.help != argparse.SUPPRESS]
+            self.error(f"unrecognized arguments: {' '.join(extra)}{explain_option(extra, known)}")
+        return found, extra
 
 
 def parser_of(verb: CommandVerb, module: ModuleType) -> argparse.ArgumentParser:

@@ -55,6 +55,12 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
                 continue
             tally.add(source, "", f"{quote(body)} is not a manifest", SHAPE, body)
             continue
+        if body.get("kind") == "List" and "items" in body:
+            anonymous = True
+            tally.add(
+                source, "kind", "a List of Kubernetes is not read", "its items, as documents with --- between", "List"
+            )
+            continue
         found = read_heading(body, source, default_tenant, offline, tally)
         spec = _spec(body, found.kind, found.called, tally) if found.kind else None
         if found.key is None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from app.manifests import kinds
-from app.manifests.faults import ManifestFault, escape, nearest, quote, shown
+from app.manifests.faults import SHOWN_CHARACTERS, ManifestFault, escape, nearest, quote, shown
 from app.manifests.kinds import Schema
 from app.manifests.model import JSON, Kind
 from app.manifests.uncertain import FIELDS_OF
@@ -86,12 +88,24 @@ def _fault(
     if what in TYPES:
         wanted = allowed if allowed.startswith("a string or") else TYPES[what]
         is_text = isinstance(value, str) and "number" in wanted
-        meant = number_meant(field, value) if is_text else ""
+        meant = number_meant(field, value) if is_text else _form_meant(what, value)
         kindly = " (a string: leave the quotes out)" if is_text and _is_number(value) else ""
         return ManifestFault(
             document, field, f"{quote(value)} is not {wanted}{kindly}", allowed or wanted, shown(value), meant
         )
     return ManifestFault(document, field, f"{quote(value)}: {detail['msg']}", allowed, shown(value))
+
+
+def _form_meant(what: str, value: object) -> str:
+    """Returns the words of a line where a list is wanted, and 100000 where 1e5 was stated."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value)) if what in ("int_type", "int_from_float") else ""
+    if what != "list_type" or not isinstance(value, str) or len(value) > SHOWN_CHARACTERS:
+        return ""
+    try:
+        return escape(json.dumps(shlex.split(value), ensure_ascii=False))
+    except ValueError:
+        return ""
 
 
 def _is_number(text: str) -> bool:
@@ -255,7 +269,7 @@ _FACTORS = {  # by the end of the field's name: how many of its unit one of the 
     "Minutes": {"m": 1.0, "min": 1.0, "h": 60.0},
     "PerSecond": {"/s": 1.0, "rps": 1.0, "qps": 1.0},
     "PerHour": {"/h": 1.0},
-    "Gib": {"gib": 1.0, "gi": 1.0, "mib": 1 / 1024, "mi": 1 / 1024},
+    "Gib": {"gib": 1.0, "gi": 1.0, "gb": 1.0, "mib": 1 / 1024, "mi": 1 / 1024},
     "W": {"w": 1.0, "kw": 1000.0},
     "percentile": {"%": 1.0},
 }

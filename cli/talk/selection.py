@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 from app.manifests.model import Kind
@@ -12,6 +14,8 @@ from cli.exits import Failed
 from cli.kinds import kind_of, label, object_path
 from cli.talk.client import ApiClient
 from cli.talk.refusals import ServerRefusal
+
+MOST_COMPARED = 500  # of a kind: one page
 
 
 def read_names(first: str, others: Sequence[str]) -> list[tuple[Kind, str]]:
@@ -48,13 +52,13 @@ def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
             owners = ", ".join(f"{item['metadata']['tenant']}/{name}" for item in found)
             raise Failed(f"{kind} {name} is ambiguous: {owners}; use TENANT/NAME")
         if not found:
-            raise absent(kind, text)
+            raise absent(client, kind, text)
         return found[0]
     try:
         found_one: dict[str, Any] = client.get(object_path(kind.plural, tenant, name))
     except ServerRefusal as refusal:
         if refusal.status == 404:
-            raise absent(kind, f"{tenant}/{name}" if tenant else name) from None
+            raise absent(client, kind, f"{tenant}/{name}" if tenant else name) from None
         raise
     return found_one
 
@@ -71,9 +75,26 @@ def find_by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any
     return list(page["items"])
 
 
-def absent(kind: Kind, text: str) -> Failed:
+def absent(client: ApiClient, kind: Kind, text: str) -> Failed:
     """Returns the failure for an object that does not exist, or that the token may not see."""
-    return Failed(f"there is no {kind} {text}; see: gpuwright get {kind.plural}", exits.NO)
+    near = find_near(client, (kind,), text)
+    meant = f"did you mean {near}?" if near else f"see: gpuwright get {kind.plural}"
+    return Failed(f"there is no {kind} {text}; {meant}", exits.NO)
+
+
+def find_near(client: ApiClient, kinds: Sequence[Kind], text: str) -> str:
+    """Returns a name like this one, of the first page of its tenant's; empty where there is none."""
+    known: dict[str, str] = {}
+    owner = text.partition("/")[0] if "/" in text else client.connection.tenant
+    for kind in kinds:
+        selector = f"metadata.tenant={owner}" if kind.tenanted and owner else ""
+        with suppress(ServerRefusal):
+            page = client.get(f"/api/v1/{kind.plural}", {"fieldSelector": selector, "limit": MOST_COMPARED})
+            for item in page["items"]:
+                name, tenant = item["metadata"]["name"], item["metadata"].get("tenant", "")
+                known[f"{tenant}/{name}" if "/" in text else name] = f"{tenant}/{name}".lstrip("/")
+    near = get_close_matches(text, known, n=1, cutoff=0.75)
+    return known[near[0]] if near else ""
 
 
 def tenant_of(args: argparse.Namespace, client: ApiClient) -> str:

@@ -16,7 +16,7 @@ from cli.output import number, plain, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.refusals import ServerRefusal
-from cli.talk.selection import absent, find, read_names, split_name
+from cli.talk.selection import find, read_names, split_name
 
 EPILOG = """\
 It asks first, unless --yes is given; where there is no terminal to ask on, nothing is deleted without --yes.
@@ -123,7 +123,7 @@ def read_targets_of_files(client: ApiClient, args: argparse.Namespace) -> list[t
                 except Failed as failure:
                     if failure.code == exits.NO and args.ignore_not_found:
                         continue
-                    raise absent(kind, name) from failure
+                    raise
             found.append((kind, tenant, name))
     return sorted(found, key=lambda target: DELETE_ORDER.index(target[0]))
 

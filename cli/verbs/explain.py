@@ -17,7 +17,7 @@ from cli.output import OutputTable, number, plain, print_data
 from cli.patience import waiting
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
-from cli.talk.selection import find, find_by_name
+from cli.talk.selection import find, find_by_name, find_near
 
 EPILOG = """\
 Of a service or an instance: why this GPU, this batch, this share of its SMs, and why not cheaper (the runner-up and
@@ -84,7 +84,9 @@ def _understand(client: ApiClient, args: argparse.Namespace) -> None:
             return
     if not slash:
         _not_understood(args.what, ": no service or job has this name")
-    raise Failed(f"there is no service or job {args.what}; see: gpuwright get services,jobs -A", exits.NO)
+    near = find_near(client, (Kind.SERVICE, Kind.JOB), args.what)
+    meant = f"did you mean {near}?" if near else "see: gpuwright get services,jobs -A"
+    raise Failed(f"there is no service or job {args.what}; {meant}", exits.NO)
 
 
 def _not_understood(word: str, why: str = "") -> NoReturn:

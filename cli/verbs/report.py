@@ -68,6 +68,9 @@ def moment(text: str) -> str:
     """Returns a time as the server reads it; `7d` is seven days ago."""
     if match := AGO.fullmatch(text):
         return (datetime.now(UTC) - timedelta(seconds=int(match[1]) * UNITS[match[2]])).isoformat(timespec="seconds")
+    if text not in ("", "now") and not text[0].isdigit():
+        allowed = "a date like 2026-11-01, a moment like 2026-11-01T12:00:00Z, so long ago (1d, 12h), or now"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; allowed: {allowed}")
     return text
 
 

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         while True:
             item, version = _now(client, kind, tenant, name)
             if item is None and absence_ends:
-                raise absent(kind, args.name)
+                raise absent(client, kind, args.name)
             if holds(item):
                 return _done(args, kind, item, tenant, name)
             tenant = item["metadata"].get("tenant", "") if item else tenant

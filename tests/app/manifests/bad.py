@@ -151,6 +151,12 @@ FAULTY = {
     "a cap among words": Bad(node(capW="[50, x, 50, 50]"), "spec.capW[1]", "not a number"),
     "caps of fewer GPUs": Bad(node(capW="[50, 60]"), "spec.capW", "capW lists 2 caps for 4 GPUs"),
     "caps by name": Bad(node(capW="{0: 50}"), "spec.capW", "not a number"),
+    "GPU memory in GB": Bad(gpu_type(memoryGib="80GB"), "spec.memoryGib", "not a number", "80"),
+    "steps as 1e5": Bad(job(steps="1e5"), "spec.steps", "not a whole number", "100000"),
+    "a command in one line": Bad(
+        job(runtime="{command: 'python train.py'}"), "spec.runtime.command", "not a list", '["python", "train.py"]'
+    ),
+    "a List": Bad("apiVersion: v1\nkind: List\nitems: []\n", "kind", "a List of Kubernetes is not read"),
     "half a GPU": Bad(node(gpus="0.5"), "spec.gpus", "not a whole number"),
     "negative cores": Bad(node(cpuCores="-1"), "spec.cpuCores", "out of range"),
     "empty templates": Bad(node(templates="[]"), "spec.templates", "empty"),

@@ -91,6 +91,16 @@ def test_what_is_not_there_is_exit_code_1_with_the_next_step(world: Run) -> None
     assert (done.code, done.out) == (1, "")
     assert done.err == "gpuwright: there is no Node nope; see: gpuwright get nodes\n"
     assert world("get", "service", "nobody").code == 1
+    assert world("apply", "-f", "-", stdin=service("search", "shop")).code == 0
+    for words in (
+        ["get", "service", "shop/serch"],
+        ["describe", "svc", "serch", "--tenant", "shop"],
+        ["explain", "shop/serch"],
+    ):
+        mistyped = world(*words)
+        assert (mistyped.code, mistyped.err.splitlines()[0][-29:]) == (1, "; did you mean shop/search?"[-29:]), (
+            mistyped.err
+        )
 
 
 def test_a_list_of_several_kinds_is_several_tables(world: Run) -> None:

@@ -1,0 +1,33 @@
+"""What was meant by an option that a verb has not: one of its own, or what other command lines call so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+SHORTEST_BEGINNING = 4  # of an option, dashes included
+ELSEWHERE = {
+    "-n": ("--tenant", "what Kubernetes calls a namespace is a tenant here: --tenant NAME"),
+    "--namespace": ("--tenant", "what Kubernetes calls a namespace is a tenant here: --tenant NAME"),
+    "--all-namespaces": ("-A", "all tenants: -A"),
+    "--all-tenants": ("-A", "all tenants: -A"),
+    "--sort-by": ("-o", "rows are sorted by name; sort those of -o json, as by jq"),
+    "--watch": ("", "changes are shown by: gpuwright watch"),
+    "-w": ("", "changes are shown by: gpuwright watch"),
+    "--filename": ("-f", "files are given by: -f FILE"),
+    "--output": ("-o", "-o json, -o yaml"),
+    "--without-node": ("--lose-node", "did you mean --lose-node?"),
+}
+
+
+def explain_option(words: Sequence[str], known: Collection[str]) -> str:
+    """Returns what the first unknown option of the words may have meant, to be added to a message; empty: nothing."""
+    unknown = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
+    if not unknown:
+        return ""
+    needed, hint = ELSEWHERE.get(unknown, ("", ""))
+    if hint and (not needed or needed in known):
+        return f"; {hint}"
+    beginnings = [name for name in known if len(unknown) >= SHORTEST_BEGINNING and name.startswith(unknown)]
+    near = beginnings or get_close_matches(unknown, [name for name in known if name.startswith("--")], n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""
