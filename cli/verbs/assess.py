@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import exits, sources
+from cli.additions import say_install
 from cli.arguments import add_file_arguments, completes, duration
 from cli.exits import Failed
 from cli.output import format_json, plain, say
@@ -143,7 +144,7 @@ def _profiles(args: argparse.Namespace) -> KnownProfiles | None:
     if not (args.prometheus or args.demo):
         raise Failed("--profiles are for loads that were measured: give --prometheus, or --demo")
     if find_spec("numba") is None:
-        raise Failed("--profiles asks the planner, which is not installed: pip install 'gpuwright[kubernetes,solvers]'")
+        raise Failed(f"--profiles asks the planner, which is not installed: {say_install('kubernetes,solvers')}")
     from cli.estate.profile_files import read_profiles
 
     return read_profiles(args.profiles)

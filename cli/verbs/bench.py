@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from cli import exits
-from cli.additions import IS_OF_THE_LAB, additions
+from cli.additions import IS_OF_THE_LAB, additions, say_install
 from cli.arguments import positive, whole
 from cli.bench import Benchmark
 from cli.exits import Failed
@@ -127,7 +127,7 @@ def _plans(args: argparse.Namespace) -> int:
         if (error.name or "").split(".")[0] in OURS:
             raise
         extra = benchmark.extra
-        needs = f"gpuwright bench {args.what} needs the {extra} extra: pip install 'gpuwright[{extra}]'"
+        needs = f"gpuwright bench {args.what} needs the {extra} extra: {say_install(extra)}"
         raise Failed(f"{needs} (the module {error.name} is not installed)") from error
     if args.json:
         print(json.dumps(found))

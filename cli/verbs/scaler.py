@@ -18,7 +18,7 @@ advisory writes nothing, approve waits for `gpuwright scale approve`, auto write
 The cluster is that of the pod's service account, or of KUBECONFIG. Everything else is set in the environment:
 DATABASE_URL, GPUWRIGHT_PROMETHEUS_URL, GPUWRIGHT_PROMETHEUS_TOKEN_FILE, GPUWRIGHT_KUBE_CONTEXT,
 GPUWRIGHT_SCALE_SECONDS, GPUWRIGHT_SCALE_STEP_SECONDS, GPUWRIGHT_SCALE_DAYS, GPUWRIGHT_SCALE_NAMESPACES,
-GPUWRIGHT_SCALER_METRICS_PORT, GPUWRIGHT_LEASE_SECONDS. It needs gpuwright[server,kubernetes].
+GPUWRIGHT_SCALER_METRICS_PORT, GPUWRIGHT_LEASE_SECONDS. It needs the extras server and kubernetes.
 
 Examples:
   DATABASE_URL=postgresql://gpuwright@db/gpuwright GPUWRIGHT_PROMETHEUS_URL=http://prometheus:9090 gpuwright scaler

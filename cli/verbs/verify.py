@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits, sources
+from cli.additions import say_install
 from cli.arguments import add_file_arguments, completes, positive
 from cli.exits import Failed
 from cli.output import OutputTable, colour, number, plain
@@ -78,7 +79,7 @@ def _cross_checked(problem: Problem, work: float) -> CrossCheck:
     except ModuleNotFoundError as error:
         if error.name != "ortools":
             raise
-        raise Failed("verify --exact needs the solvers extra: pip install 'gpuwright[solvers]'") from error
+        raise Failed(f"verify --exact needs the solvers extra: {say_install('solvers')}") from error
     try:
         return cross_check(problem, work)
     except TooLarge as large:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from cli.additions import say_install
 from cli.exits import Failed
 
 PLACES = 9  # of a price's smallest part
@@ -17,7 +18,7 @@ DIGITS = 38
 def write(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
     """One column a name; numbers are decimals, moments and names are text."""
     if find_spec("pyarrow") is None:
-        raise Failed("-o parquet needs pyarrow, which is not installed: pip install 'gpuwright[parquet]'")
+        raise Failed(f"-o parquet needs pyarrow, which is not installed: {say_install('parquet')}")
     import pyarrow
     from pyarrow import parquet
 

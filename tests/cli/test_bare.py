@@ -80,4 +80,4 @@ def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path
 def test_what_needs_an_extra_names_it(tmp_path: Path, words: list[str], extra: str) -> None:
     done = bare(tmp_path, *words)
     assert done.returncode == 2
-    assert f"gpuwright {words[0]} needs the {extra} extra: pip install 'gpuwright[{extra}]'" in done.stderr
+    assert f"gpuwright {words[0]} needs the {extra} extra: pip install '.[{extra}]'" in done.stderr

@@ -174,7 +174,7 @@ def no_gpus(facts: DriverFacts) -> DoctorFinding:
 
 
 def no_binding() -> DoctorFinding:
-    return fail("driver", "the NVML binding is not installed", "pip install 'gpuwright[agent]'")
+    return fail("driver", "the NVML binding is not installed", "pip install '.[agent]' in a checkout of gpuwright")
 
 
 def _user() -> str:

@@ -18,5 +18,6 @@ def call_solvers(fn: Callable[[], T]) -> T:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in OURS:
             raise
-        detail = f"this server has no solvers (pip install 'gpuwright[planner]'): {error.name} is missing"
+        install = "pip install '.[planner]' in a checkout of gpuwright"
+        detail = f"this server has no solvers ({install}): {error.name} is missing"
         raise HttpProblem("unavailable", detail) from None
