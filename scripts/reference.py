@@ -46,7 +46,9 @@ def _kinds() -> Iterator[str]:
     yield "## Kinds\n"
     yield (
         "Every manifest has `apiVersion: gpuwright/v1`, `kind`, `metadata` (`name`, `labels`, and `tenant` for kinds "
-        "that have one) and `spec`. Names are DNS labels. Numbers are at most 1e12. Fields in bold are required.\n"
+        "that have one) and `spec`. Names are DNS labels. Numbers are at most 1e12. Fields in bold are required.\n\n"
+        "Your editor completes fields and marks mistakes: `gpuwright schema > gpuwright.schema.json`, and `# "
+        "yaml-language-server: $schema=gpuwright.schema.json` as the first line of a manifest.\n"
     )
     for kind in STORED:
         whole = schema(kind)
