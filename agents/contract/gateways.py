@@ -127,6 +127,7 @@ class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     lost_lines: Count = 0  # requests that were not counted
     endpoints: Counter = 0  # the version in force; 0: none yet
     left_out: Annotated[tuple[LeftOutRoute, ...], Meta(max_length=MOST_LEFT_OUT)] = ()  # the first
+    uncounted: bool = False  # its requests pass where it cannot count them: copies' own counts have them
 
 
 class CountsTaken(Struct, rename="camel", gc=False):

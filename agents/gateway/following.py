@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from agents.contract.addresses import BadAddress, CopyAddress, find_objection, parse_address
 from agents.contract.gateways import EndpointCopy, Endpoints, LeftOutRoute
 from agents.gateway.desired import FOLLOWED, MOST_REASON
-from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
+from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit, SidecarCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,30 @@ class Followed:
     sources: Mapping[str, DeclaredRoutes]
     limits: Mapping[str, ServiceLimit]
     left_out: tuple[LeftOutRoute, ...]
+    version: int = 0  # of the endpoints
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointsInForce:
+    """The endpoints that a gateway has in force."""
+
+    version: int | None  # None: not known
+    left_out: tuple[LeftOutRoute, ...] = ()  # copies to which it does not route
+
+
+class EndpointTaker(Protocol):
+    """Puts the control plane's endpoints in force: an HAProxy's sidecar, or the routes of a cluster."""
+
+    def follow(self, wanted: Followed) -> None:
+        """Takes endpoints, to be put in force as soon as that is possible."""
+
+    def is_routing(self) -> bool:
+        """Returns whether it routes to copies that the control plane has reported."""
+
+    def endpoints_in_force(self) -> EndpointsInForce: ...
+
+    def counts(self) -> SidecarCounts | None:
+        """Returns what was counted; None where requests do not pass."""
 
 
 def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyAddress] = ()) -> Followed:
@@ -49,7 +74,7 @@ def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyA
                 copy.id, service.service, address, copy.weight, copy.drained, copy.in_time, copy.paths
             )
     sources = {source: _declare(tuple(of_node.values()), endpoints.paths) for source, of_node in routes.items()}
-    return Followed(sources, limits, tuple(left_out))
+    return Followed(sources, limits, tuple(left_out), endpoints.version)
 
 
 def _declare(routes: tuple[RouteSpec, ...], paths: Mapping[str, tuple[str, ...]]) -> DeclaredRoutes:

@@ -1,4 +1,4 @@
-"""Connects the sidecar to the control plane: follows its endpoints, and sends request counts once a second.
+"""Connects a gateway to the control plane: follows its endpoints, and sends request counts once a second.
 
 Without the control plane the last endpoints stay in force (I4); totals are sent when it is back, so nothing is lost.
 """
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,10 +27,8 @@ from agents.contract.gateways import (
     LeftOutRoute,
     ServiceCounts,
 )
-from agents.gateway import desired
-from agents.gateway.following import follow_endpoints
-from agents.gateway.sidecar import Sidecar, Troubles
-from agents.gateway.wire import DeclaredRoutes, SidecarCounts
+from agents.gateway.following import EndpointTaker, follow_endpoints
+from agents.gateway.wire import SidecarCounts
 from agents.talk.link import Link, LinkError, decode_answer
 
 POLL_SECONDS = 30
@@ -51,7 +50,7 @@ class ControlPlaneAddress:
     name: str
     ca_file: str = ""
     loopback: bool = False  # all nodes are this machine
-    listen: str = "/"  # where this gateway's sidecar listens: a path, or HOST:PORT
+    listen: str = "/"  # where this gateway itself listens: a path, or HOST:PORT
 
     def link(self) -> Link:
         """Opens a connection with the current token."""
@@ -62,10 +61,11 @@ class ControlPlaneAddress:
 
 
 class PlaneClient:
-    """Runs two threads next to the sidecar until closed."""
+    """Runs two threads next to what puts endpoints in force until closed."""
 
-    def __init__(self, sidecar: Sidecar, server: ControlPlaneAddress) -> None:
-        self._sidecar = sidecar
+    def __init__(self, taker: EndpointTaker, server: ControlPlaneAddress) -> None:
+        self._taker = taker
+        self._began = datetime.now(UTC).isoformat()
         self._server = server
         self._closing = threading.Event()
         self._version = 0  # of the endpoints taken
@@ -92,7 +92,7 @@ class PlaneClient:
             return
         endpoints = decode_answer(answer.body, Endpoints)
         has_copies = any(service.copies for service in endpoints.services)
-        if not has_copies and any(map(is_followed_with_routes, self._sidecar.sources().items())):
+        if not has_copies and self._taker.is_routing():
             # More likely an emptied database than an emptied fleet; copies really gone fail their checks anyway.
             log.error("the control plane reports no copy of any service; its earlier endpoints stay in force")
             self._version = endpoints.version
@@ -100,10 +100,7 @@ class PlaneClient:
         wanted = follow_endpoints(endpoints, self._server.loopback, self._own_addresses())
         for route in wanted.left_out[:MOST_LOG_LINES]:
             log.warning("copy %s of node %s is not routed: %s", route.copy, route.node, route.reason)
-        try:
-            self._sidecar.follow(wanted.sources, wanted.limits, wanted.left_out)
-        except Troubles as error:
-            log.warning("the control plane's endpoints are saved, but not in force yet: %s", error)
+        self._taker.follow(wanted)
         self._version = endpoints.version
 
     def _own_addresses(self) -> frozenset[CopyAddress]:
@@ -116,12 +113,15 @@ class PlaneClient:
         return frozenset(found)
 
     def _push_once(self, link: Link) -> None:
-        condition = self._sidecar.condition()
-        if condition.in_force:
-            self._in_force = self._version
-        counts = build_counts(
-            self._sidecar.counts(), self._sequence, self._in_force, condition.left_out[:MOST_LEFT_OUT]
-        )
+        known, counted = self._taker.endpoints_in_force(), self._taker.counts()
+        self._in_force = self._in_force if known.version is None else known.version
+        left_out = known.left_out[:MOST_LEFT_OUT]
+        if counted is None:
+            counts = GatewayCounts(
+                self._began, self._sequence, endpoints=self._in_force, left_out=left_out, uncounted=True
+            )
+        else:
+            counts = build_counts(counted, self._sequence, self._in_force, left_out)
         body = msgspec.json.encode(counts)
         if len(body) > MOST_BYTES:  # latencies can be left out; totals cannot
             services = tuple(msgspec.structs.replace(service, latency_counts=()) for service in counts.services)
@@ -168,11 +168,6 @@ def _resolve(host: str, port: int) -> set[CopyAddress]:
             literal = str(address[0]).partition("%")[0]
             found.add(parse_address(f"[{literal}]:{port}" if ":" in literal else f"{literal}:{port}"))
     return found
-
-
-def is_followed_with_routes(source: tuple[str, DeclaredRoutes]) -> bool:
-    """Returns whether a source is followed through the control plane and has routes."""
-    return desired.is_followed(source[0]) and bool(source[1].routes)
 
 
 def build_counts(

@@ -18,6 +18,7 @@ import msgspec
 from agents.contract.gateways import LeftOutRoute
 from agents.gateway import desired, state_file
 from agents.gateway.desired import Desired, server_name, servers_by_name
+from agents.gateway.following import EndpointsInForce, Followed
 from agents.gateway.haproxy import parsing
 from agents.gateway.haproxy.haproxy import Haproxy, NotApplied, ObservedHaproxy, ServersRefused
 from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket, WorkerGone
@@ -25,7 +26,7 @@ from agents.gateway.haproxy.parsing import HaproxyGarbled
 from agents.gateway.receiver import Receiver
 from agents.gateway.relief import Relief, list_drained
 from agents.gateway.requests import GatewayPromise, Tallies
-from agents.gateway.wire import DeclaredRoutes, RoutedCopy, RoutesInForce, ServiceLimit, SidecarCounts
+from agents.gateway.wire import DeclaredRoutes, RoutedCopy, RoutesInForce, SidecarCounts
 
 WATCH_SECONDS = 0.5
 VERIFY_SECONDS = 3.0  # how long a change by others at the runtime socket may go unnoticed
@@ -79,6 +80,7 @@ class Sidecar:
         self._unreachable: tuple[LeftOutRoute, ...] = ()
         self._dropped: dict[int, int] = {}  # lines, by process of HAProxy
         self._dropped_before = 0
+        self._followed = 0  # the version of the control plane's endpoints
         self._closing = threading.Event()
         self._haproxy.write(self._desired)
         self._track_routes()
@@ -100,25 +102,29 @@ class Sidecar:
                 self._converge()
             return self._in_force(source)
 
-    def follow(
-        self,
-        sources: Mapping[str, DeclaredRoutes],
-        limits: Mapping[str, ServiceLimit],
-        left_out: tuple[LeftOutRoute, ...] = (),
-    ) -> None:
+    def follow(self, wanted: Followed) -> None:
         """Puts in force what the control plane reports of nodes that do not declare here, and of services' limits.
-        HaproxyAway, NotApplied and HaproxyGarbled mean that it is saved, and will be in force once HAProxy allows.
-        `left_out` is what was not routable, for the gateway's report."""
+        If HAProxy does not take it, it is saved, and will be in force once HAProxy allows."""
         with self._lock:
-            self._unreachable = left_out
-            after = desired.follow(self._desired, sources, limits)
-            if after == self._desired:
-                return
-            after = self._assign_slots(after)
-            state_file.keep(self._state, after)
-            self._desired = after
-            self._track_routes()
-            self._converge()
+            self._unreachable = wanted.left_out
+            after = desired.follow(self._desired, wanted.sources, wanted.limits)
+            try:
+                if after != self._desired:
+                    after = self._assign_slots(after)
+                    state_file.keep(self._state, after)
+                    self._desired = after
+                    self._track_routes()
+                    self._converge()
+            except Troubles as error:
+                log.warning("the control plane's endpoints are saved, but not in force yet: %s", error)
+            self._followed = wanted.version
+
+    def is_routing(self) -> bool:
+        return any(desired.is_followed(source) and found.routes for source, found in self.sources().items())
+
+    def endpoints_in_force(self) -> EndpointsInForce:
+        version = self._followed  # read first: what is in force afterwards is no older
+        return EndpointsInForce(version if self._observed else None, self._left_out + self._unreachable)
 
     def sources(self) -> dict[str, DeclaredRoutes]:
         return dict(self._desired.sources)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.gateway.following import Followed
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from tests.support.haproxy import ANY_KEY, ANY_TABLE, Copies, Gateway, running_copies
@@ -99,7 +100,7 @@ def balanced(tmp_path: Path, copies: Copies) -> Iterator[Balanced]:
         gateway.start_haproxy()
         sidecar = Sidecar(gateway.state, gateway.master, gateway.requests)
         stack.callback(sidecar.close)
-        sidecar.follow({}, {SERVICE: PROMISES})
+        sidecar.follow(Followed({}, {SERVICE: PROMISES}, ()))
         pool = stack.enter_context(ThreadPoolExecutor(16))
         yield Balanced(gateway, sidecar, pool, copies.ports)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents.gateway.desired import Desired, declare, follow, give_slots
+from agents.gateway.following import Followed
 from agents.gateway.haproxy.configuration import MOST_COPIES, list_copies
 from agents.gateway.haproxy.haproxy import Haproxy
 from agents.gateway.haproxy.master_socket import MasterSocket
@@ -86,7 +87,7 @@ def test_a_haproxy_that_knows_no_map_of_copies_is_reloaded(tmp_path: Path, copie
         shown = f"show map {gateway.state}/copies.map"
         assert gateway.ask(shown).startswith("Unknown map")
         with closing(Sidecar(gateway.state, gateway.master, gateway.requests)) as sidecar:
-            sidecar.follow({}, {SERVICE: PROMISES})
+            sidecar.follow(Followed({}, {SERVICE: PROMISES}, ()))
             route = RouteSpec("c0", SERVICE, f"127.0.0.1:{copies.ports[0]}")
             sidecar.declare("node-1", DeclaredRoutes(1, (route,)))
             assert gateway.ask(shown).endswith(f"{SERVICE} node-1:c0=256=512")

@@ -129,7 +129,7 @@ class Beside:
 
     def follow(self, *copies: EndpointCopy, **limit: float) -> None:
         wanted = follow_endpoints(told(*copies, **limit), loopback=True)  # type: ignore[arg-type]
-        self.sidecar.follow(wanted.sources, wanted.limits)
+        self.sidecar.follow(wanted)
 
     def get(self, path: str = "/shop/search/healthz") -> tuple[int, str]:
         """Status and Retry-After."""
@@ -230,7 +230,7 @@ def test_in_an_overload_no_more_are_let_in_than_are_answered_in_time(beside: Bes
 
 def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
     wanted = follow_endpoints(told(service="shop/counted", shed_share=1.0), loopback=True)
-    beside.sidecar.follow(wanted.sources, wanted.limits)
+    beside.sidecar.follow(wanted)
     for _ in range(5):
         assert beside.get("/shop/counted/healthz")[0] == 503
 
@@ -243,7 +243,7 @@ def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
 
 def test_requests_of_a_declared_service_that_never_had_a_copy_are_errors_of_that_service(beside: Beside) -> None:
     wanted = follow_endpoints(told(service="shop/planned"), loopback=True)
-    beside.sidecar.follow(wanted.sources, wanted.limits)
+    beside.sidecar.follow(wanted)
     for _ in range(5):
         assert beside.get("/shop/planned/x") == (503, "2")
 
@@ -267,5 +267,5 @@ def test_limits_outlive_a_reload_and_a_hand_that_undoes_them(beside: Beside, ser
 
 def test_a_service_without_copies_asks_its_callers_to_come_again(beside: Beside) -> None:
     wanted = follow_endpoints(told(service="shop/unserved", shed_share=1.0, retry_after_seconds=30), loopback=True)
-    beside.sidecar.follow(wanted.sources, wanted.limits)
+    beside.sidecar.follow(wanted)
     assert beside.get("/shop/unserved/healthz") == (503, "30")

@@ -44,7 +44,7 @@ class Limited:
         )
         limit = {"queue_limit": 1000, "slo_ms": 1000.0, "percentile": 95.0, "shed_share": shed_share}
         wanted = follow_endpoints(Endpoints(1, (ServiceEndpoints(SERVICE, copies, **limit),)), loopback=True)  # type: ignore[arg-type]
-        self.sidecar.follow(wanted.sources, wanted.limits)
+        self.sidecar.follow(wanted)
 
     def send(self, number: int = 0) -> tuple[int, str]:
         """Status and Retry-After."""

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
@@ -15,10 +14,8 @@ import pytest
 
 from agents.contract.addresses import CopyAddress, parse_address
 from agents.contract.gateways import (
-    CountsTaken,
     EndpointCopy,
     Endpoints,
-    GatewayCounts,
     LengthTotals,
     ServiceEndpoints,
     TokenTotals,
@@ -26,6 +23,7 @@ from agents.contract.gateways import (
 )
 from agents.gateway import plane as rooms
 from agents.gateway.desired import Desired
+from agents.gateway.following import Followed
 from agents.gateway.haproxy.haproxy import Haproxy
 from agents.gateway.haproxy.master_socket import MasterSocket
 from agents.gateway.plane import ControlPlaneAddress, PlaneClient, build_counts
@@ -33,69 +31,9 @@ from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import CountedRequests, DeclaredRoutes, RouteSpec, SidecarCounts
 from tests.support.patience import until
 from tests.support.runtime_haproxy import runtime_haproxy
+from tests.support.small_plane import TOKEN, SmallPlane
 
 SERVICE = "shop/search"
-TOKEN = "gw_0123456789ab_secret"
-
-
-class SmallPlane(ThreadingHTTPServer):
-    """A control plane: its endpoints, what it knows of counts, and what it was asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.endpoints: Endpoints | bytes | None = None
-        self.taken = 0
-        self.status = 200
-        self.asked: list[str] = []
-        self.counts: list[GatewayCounts] = []
-        self.open = 0
-
-    @property
-    def newest(self) -> GatewayCounts:
-        """Returns the counts that were sent last; empty ones before the first."""
-        return self.counts[-1] if self.counts else GatewayCounts("never", 0)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: SmallPlane
-
-    def setup(self) -> None:
-        super().setup()
-        self.server.open += 1
-
-    def finish(self) -> None:
-        self.server.open -= 1
-        super().finish()
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        told, version = self.server.endpoints, int(self.path.split("after=")[1].split("&")[0])
-        if isinstance(told, Endpoints) and told.version == version:
-            told = None
-            threading.Event().wait(0.1)  # as a poll does, which is answered later
-        body = told if isinstance(told, bytes) else msgspec.json.encode(told) if told else b""
-        self._answer(200 if told else 204, body)
-
-    def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.asked.append(self.path)
-        self.server.counts.append(msgspec.json.decode(body, type=GatewayCounts))
-        assert self.headers["Authorization"] == f"Bearer {TOKEN}"
-        self.server.taken = max(self.server.taken, self.server.counts[-1].sequence)
-        self._answer(self.server.status, msgspec.json.encode(CountsTaken(self.server.taken)))
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        if status != 204:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 class Site:
@@ -279,8 +217,11 @@ def test_totals_are_sent_for_services_that_were_ever_asked_for() -> None:
     assert sent == {name: value for name, value in counted.items() if name in sent} | {"latency_counts": (1, 0, 2)}
 
 
-def test_own_routes_of_a_node_are_none_to_lose() -> None:
+def test_own_routes_of_a_node_are_none_to_lose(site: Site) -> None:
     route = RouteSpec("a", SERVICE, "10.0.0.1:80")
-    assert rooms.is_followed_with_routes(("_node-1", DeclaredRoutes(1, (route,))))
-    assert not rooms.is_followed_with_routes(("node-1", DeclaredRoutes(1, (route,))))
-    assert not rooms.is_followed_with_routes(("_node-1", DeclaredRoutes(1)))
+    site.sidecar.declare("node-1", DeclaredRoutes(1, (route,)))
+    assert not site.sidecar.is_routing()
+    site.sidecar.follow(Followed({"_node-1": DeclaredRoutes(0)}, {}, ()))
+    assert not site.sidecar.is_routing()
+    site.sidecar.follow(Followed({"_node-1": DeclaredRoutes(0, (route,))}, {}, ()))
+    assert site.sidecar.is_routing()

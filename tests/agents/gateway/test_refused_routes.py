@@ -14,6 +14,7 @@ from agents.contract.gateways import LeftOutRoute
 from agents.gateway import desired, state_file
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.desired import FOLLOWED
+from agents.gateway.following import Followed
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.state_file import DesiredFile, SavedRoutes
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
@@ -71,13 +72,13 @@ def spec(name: str, address: str, service: str = "shop/search") -> RouteSpec:
 def test_case_23_a_refused_route_stops_no_other(gateway: Gateway, sidecar: Sidecar, echo: Copies, address: str) -> None:
     here = f"127.0.0.1:{echo.ports[0]}"
     routes = {f"{FOLLOWED}node-1": DeclaredRoutes(0, (spec("wrong", address), spec("good", here)))}
-    sidecar.follow(routes, {})
+    sidecar.follow(Followed(routes, {}, ()))
     assert status(gateway) == 200
     assert sidecar.condition().in_force
     (left_out,) = sidecar.condition().left_out
     assert (left_out.node, left_out.copy) == ("node-1", "wrong")
     other = {f"{FOLLOWED}node-2": DeclaredRoutes(0, (spec("other", f"127.0.0.1:{echo.ports[1]}", "lab/other"),))}
-    sidecar.follow({**routes, **other}, {})
+    sidecar.follow(Followed({**routes, **other}, {}, ()))
     assert status(gateway, "lab/other") == 200, "another tenant's new service takes effect"
     kept = (gateway.state / "desired.json").read_text() + (gateway.state / "gpuwright.cfg").read_text()
     assert "wrong" not in kept
@@ -89,7 +90,7 @@ def test_case_23_a_reload_that_a_refused_route_comes_with_succeeds(
 ) -> None:
     here = f"127.0.0.1:{echo.ports[0]}"
     many = tuple(spec(f"c{number}", here, f"shop/s{number}") for number in range(FIRST_SLOTS + 1))
-    sidecar.follow({f"{FOLLOWED}node-1": DeclaredRoutes(0, (*many, spec("wrong", "10.66.0.1:80")))}, {})
+    sidecar.follow(Followed({f"{FOLLOWED}node-1": DeclaredRoutes(0, (*many, spec("wrong", "10.66.0.1:80")))}, {}, ()))
     assert sidecar.condition().in_force
     assert status(gateway, f"shop/s{FIRST_SLOTS}") == 200
     assert [route.copy for route in sidecar.condition().left_out] == ["wrong"]

@@ -23,6 +23,7 @@ from agents.gateway.api import serve
 from agents.gateway.callers import Caller, parse_callers
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.desired import Desired
+from agents.gateway.following import Followed
 from agents.gateway.haproxy.configuration import LIMITS
 from agents.gateway.haproxy.haproxy import Haproxy
 from agents.gateway.haproxy.master_socket import HaproxyAway, MasterSocket
@@ -254,7 +255,7 @@ def test_what_is_declared_again_costs_haproxy_nothing_unless_it_has_changed(site
     assert site.sidecar.condition().convergences == done
     site.remote.now.backends["gw-0001"]["node-1:a"].open = 4
     assert site.sidecar.declare("node-1", declared(1, spec())).routes[0].open_requests == 4
-    site.sidecar.follow({}, {})
+    site.sidecar.follow(Followed({}, {}, ()))
     assert site.sidecar.condition().convergences == done
     assert site.sidecar.in_force("node-2") is None
     site.remote.start_process()
@@ -348,7 +349,7 @@ def test_lines_that_haproxy_could_not_send_are_counted_also_of_processes_that_ar
 def test_what_waits_for_a_service_is_counted_with_it_and_limits_follow(site: Site) -> None:
     site.sidecar.declare("node-1", declared(1, spec()))
     assert {each.copy: each.open for each in site.sidecar.counts().counted} == {"a": 0, "": 0}
-    site.sidecar.follow({}, {SERVICE: ServiceLimit(100, 0.5, 7, slo_ms=500.0)})
+    site.sidecar.follow(Followed({}, {SERVICE: ServiceLimit(100, 0.5, 7, slo_ms=500.0)}, ()))
     site.remote.now.backends["gw-0001"]["node-1:a"].open = 6
     until(lambda: {each.copy: each.open for each in site.sidecar.counts().counted} == {"a": 0, "": 6}, "six are open")
     assert site.remote.now.maps[f"{site.remote.state}/{LIMITS}"] == {SERVICE: "500000:100:7:0"}

@@ -122,7 +122,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway
         copies = (EndpointCopy("c1", "node-1", f"127.0.0.1:{copy.port}"),)
         service = ServiceEndpoints("lab/chat", copies, 64, slo_ms=5000.0, percentile=95.0, tpot_ms=1000.0)
         followed = follow_endpoints(Endpoints(1, (service,)), loopback=True)
-        sidecar.follow(followed.sources, followed.limits)
+        sidecar.follow(followed)
         state = "_node-1:c1"
         until(lambda: (found := sidecar.in_force("_node-1")) is not None and found.routes[0].ready, f"{state} is ready")
         yield gateway, sidecar, copy
@@ -190,7 +190,7 @@ def test_requests_that_begin_alike_go_to_the_same_copy(tmp_path: Path) -> None:
         routed = tuple(EndpointCopy(f"c{at}", "node-1", f"127.0.0.1:{copy.port}") for at, copy in enumerate(copies))
         service = ServiceEndpoints("lab/chat", routed, 64, slo_ms=5000.0, tpot_ms=1000.0, by_prefix=True)
         followed = follow_endpoints(Endpoints(1, (service,)), loopback=True)
-        sidecar.follow(followed.sources, followed.limits)
+        sidecar.follow(followed)
 
         def all_ready() -> bool:
             found = sidecar.in_force("_node-1")
@@ -248,7 +248,7 @@ def test_an_answer_whose_figures_are_no_counts_is_passed_on_and_counted_without_
         copies = (EndpointCopy("c1", "node-1", f"127.0.0.1:{liar.server_port}"),)
         service = ServiceEndpoints("lab/chat", copies, 64, slo_ms=5000.0, tpot_ms=1000.0)
         followed = follow_endpoints(Endpoints(1, (service,)), loopback=True)
-        sidecar.follow(followed.sources, followed.limits)
+        sidecar.follow(followed)
         until(lambda: (found := sidecar.in_force("_node-1")) is not None and found.routes[0].ready, "it is ready")
         assert ask(gateway, 1, stream=False) == body
         until(lambda: service_totals(sidecar).requests == 1, "the request is counted")

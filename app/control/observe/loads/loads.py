@@ -14,6 +14,7 @@ from app.control.observe.loads.outlook import Outlook
 from app.control.observe.loads.recent import RecentLoad, summarize_recent
 from app.control.observe.loads.reports import ReportBatch, ReportCursor
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
+from app.store.fleet.load_news import GatewayCounters
 from app.store.fleet.loads import LoadBucket, LoadHistory
 from solvers.forecast import Forecast, ForecastTuning, MarginRules, Sample, expect
 from solvers.llm.iteration import TokenLengths
@@ -54,6 +55,7 @@ class Loads:
         self._windows: dict[str, LoadWindow] = {}
         self._senders: dict[str, dict[str, _Sender]] = {GATEWAY: {}, NODE: {}}
         self._forecasts: dict[str, _LastForecast] = {}
+        self._uncounted: set[str] = set()  # gateways that cannot count; their routes stay where they fall silent
         self._last: float | None = None
         self._full: list[LoadBucket] = []
 
@@ -90,6 +92,7 @@ class Loads:
         self.cursor = readings.cursor
         self.dropped += readings.unreadable
         for gateway_report in readings.gateways:
+            self._note_uncounted(gateway_report)
             sender = self._senders[GATEWAY].setdefault(gateway_report.gateway, _Sender(GatewayTotals()))
             if isinstance(sender.totals, GatewayTotals):
                 self._add(
@@ -168,7 +171,15 @@ class Loads:
         window = self._windows.get(service)
         if window is None:
             window = self._windows[service] = LoadWindow(service)
+            window.is_partly_counted = bool(self._uncounted)
         return window
+
+    def _note_uncounted(self, report: GatewayCounters) -> None:
+        """Notes whether a gateway cannot count: then what the others count is a part of the requests."""
+        others = self._uncounted - {report.gateway}
+        self._uncounted = others | {report.gateway} if report.counts.uncounted else others
+        for window in self._windows.values():
+            window.is_partly_counted = bool(self._uncounted)
 
     def _add(self, source: str, name: str, sender: _Sender, span: CountedSpan | None, now: float) -> None:
         if span is None:

@@ -31,6 +31,7 @@ class LoadWindow:
         self.rates: dict[str, dict[str, float]] = {GATEWAY: {}, NODE: {}}  # by sender
         self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self.answers: deque[AnswerCounts] = deque()
+        self.is_partly_counted = False  # there is a gateway that cannot count
         self.observed_seconds = 0.0
         self.reported_at = 0.0
         self.slo_ms = 0.0
@@ -47,8 +48,13 @@ class LoadWindow:
 
     @property
     def source(self) -> str:
-        """The kind of sender that counts: gateways also see requests that reach no instance, and each only once."""
-        return GATEWAY if self.rates[GATEWAY] else NODE
+        """The kind of sender that counts: gateways also see requests that reach no instance, and each only once.
+
+        Beside a gateway that cannot count, the others' counts are a part: copies' own are the whole if they are more.
+        """
+        by_gateways, by_nodes = (sum(self.rates[kind].values()) for kind in (GATEWAY, NODE))
+        is_whole = not self.is_partly_counted or by_gateways >= by_nodes
+        return GATEWAY if self.rates[GATEWAY] and is_whole else NODE
 
     @property
     def is_reported(self) -> bool:
