@@ -45,6 +45,18 @@ class Follower:
                 raise ApiAway(self.away)
             return dict(self._objects)
 
+    def note(self, found: Object) -> None:
+        """Takes what the server has answered to a write, which the watch brings later."""
+        with self._changed:
+            objects = dict(self._objects or {})
+            if not _is_older(found, objects.get(_name(found))):
+                self._objects = objects | {_name(found): found}
+
+    def forget(self, name: str) -> None:
+        """Takes it that an object has just been deleted."""
+        with self._changed:
+            self._objects = {known: found for known, found in (self._objects or {}).items() if known != name}
+
     def wait(self, is_there: Callable[[Mapping[str, Object]], bool], seconds: float) -> bool:
         """Waits until the objects are as asked, for at most `seconds`; returns whether they are."""
         with self._changed:
@@ -86,9 +98,10 @@ class Follower:
                 raise ApiRefused(int(found.get("code") or 0), str(found.get("message", "")))
             version = str((found.get("metadata") or {}).get("resourceVersion", "")) or self._version
             objects = dict(self._objects or {})
-            if kind in ("ADDED", "MODIFIED"):
+            known = objects.get(_name(found))
+            if kind in ("ADDED", "MODIFIED") and not _is_older(found, known):
                 objects[_name(found)] = found
-            elif kind == "DELETED":
+            elif kind == "DELETED" and not _is_older(found, known):
                 objects.pop(_name(found), None)
             self._keep(objects, version)
 
@@ -112,6 +125,12 @@ class Follower:
 
 def _name(found: Object) -> str:
     return str((found.get("metadata") or {}).get("name", ""))
+
+
+def _is_older(found: Object, known: Object | None) -> bool:
+    """Returns whether more is known of the object already, from an answer to a write."""
+    versions = [str((each.get("metadata") or {}).get("resourceVersion", "")) for each in (found, known or {})]
+    return all(map(str.isdigit, versions)) and int(versions[0]) < int(versions[1])
 
 
 def _do_nothing() -> None:

@@ -1,4 +1,4 @@
-"""`gpuwright gateway`: the sidecar of an HAProxy; needs only the [agent] extra."""
+"""`gpuwright gateway`: the sidecar of an HAProxy, or the routes of a cluster; needs only the [agent] extra."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from agents.gateway.plane import ControlPlaneAddress
 
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where the kubelet puts it
+MOST_SETTLE_SECONDS = 10.0  # in a hand-over it passes twice or three times, and agents wait for 30 s
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 EPILOG = """\
@@ -27,6 +29,8 @@ Examples:
   gpuwright gateway run --listen 0.0.0.0:9444 --token-file tokens --tls-cert cert.pem --tls-key key.pem
   gpuwright gateway run --server https://plane:8080 --server-token-file gateway.token --name edge-1
                                                           follows the control plane, and tells it what is asked
+  gpuwright gateway cluster --server https://plane:8080 --server-token-file gateway.token --parent infra/public
+                                                          in a pod: routes as HTTPRoutes of that Gateway, no HAProxy
 
 The sidecar is started before HAProxy: it writes the files that HAProxy reads. See docs/gateway.md.
 """
@@ -34,7 +38,7 @@ The sidecar is started before HAProxy: it writes the files that HAProxy reads. S
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("what", nargs="?", choices=("run", "config"), default="run", help="default run")
+    parser.add_argument("what", nargs="?", choices=("run", "config", "cluster"), default="run", help="default run")
     parser.add_argument(
         "--folder",
         metavar="DIR",
@@ -86,6 +90,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bind", metavar="WORDS", default=":80", help="of `config`: the frontend's; default %(default)s"
     )
+    _add_cluster_arguments(parser)
+
+
+def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--parent",
+        metavar="NAMESPACE/NAME[/LISTENER]",
+        default="",
+        help="of `cluster`: the Gateway that takes requests",
+    )
+    parser.add_argument(
+        "--hostname", metavar="HOST", action="append", default=[], help="of `cluster`: of its routes; default any"
+    )
+    parser.add_argument(
+        "--settle-seconds",
+        metavar="SECONDS",
+        type=float,
+        default=3.0,
+        help="of `cluster`: from when the Gateway says that it takes a route until it does; default %(default)s",
+    )
+    parser.add_argument(
+        "--account",
+        metavar="DIR",
+        type=Path,
+        default=ACCOUNT,
+        help="of `cluster`: the pod's token, certificate and namespace; default %(default)s",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,7 +125,42 @@ def run(args: argparse.Namespace) -> int:
 
         print(render_base(args.folder, args.requests, args.bind), end="")
         return exits.OK
+    if args.what == "cluster":
+        return _route_cluster(args)
     return _run(args)
+
+
+def _route_cluster(args: argparse.Namespace) -> int:
+    import logging
+    import os
+    import signal
+    import threading
+
+    from agents.gateway.cluster.objects import ParentGateway, RouteSettings
+    from agents.gateway.cluster.running import run_routes
+    from agents.kubernetes.api import Account, ApiAway, KubernetesApi
+
+    try:
+        server = _server(args)
+        if server is None:
+            raise ValueError("give --server, whose endpoints are followed, and --server-token-file")
+        words = args.parent.split("/")
+        if not 2 <= len(words) <= 3 or not all(words):
+            raise ValueError(f"--parent {args.parent!r} is not NAMESPACE/NAME or NAMESPACE/NAME/LISTENER of a Gateway")
+        if not 0 <= args.settle_seconds <= MOST_SETTLE_SECONDS:
+            raise ValueError(f"--settle-seconds {args.settle_seconds} is outside 0..{MOST_SETTLE_SECONDS:g}")
+        api = KubernetesApi(Account(args.account))
+        settings = RouteSettings(server.name, api.namespace, ParentGateway(*words), tuple(args.hostname))
+    except (OSError, ValueError, ApiAway) as error:
+        raise Failed(str(error)) from error
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    holder = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
+    if not run_routes(api, settings, server, args.settle_seconds, holder, stopped):
+        raise Failed(f"another process is gateway {server.name} now")
+    return exits.OK
 
 
 def _run(args: argparse.Namespace) -> int:

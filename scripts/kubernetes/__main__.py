@@ -1,6 +1,6 @@
-"""Builds etcd, an API server of Kubernetes and what belongs to it, or KEDA, with Go, unless they are there: for tests.
+"""Builds a control plane of Kubernetes, KEDA or Envoy Gateway with Go, unless they are there: for tests.
 
-Usage: .venv/bin/python -m scripts.kubernetes [kubernetes | keda]
+Usage: .venv/bin/python -m scripts.kubernetes [kubernetes | keda | gateway]
 It ends with 1 where Go or its module proxy is missing, or a program cannot be built.
 """
 
@@ -82,7 +82,7 @@ def find_source(go: str, programs: Programs) -> Path:
 def copy_files(source: Path, target: Path) -> None:
     """Copies contents alone: Go's cache lets nobody write, not even rename a folder."""
     target.mkdir()
-    for path in source.iterdir():
+    for path in source.rglob("*.yaml"):
         shutil.copyfile(path, target / path.name)
 
 

@@ -1,4 +1,4 @@
-"""Where the programs of a Kubernetes control plane, and of KEDA, are for tests: in a cache that all checkouts share.
+"""Where programs of a Kubernetes control plane, KEDA and Envoy Gateway are for tests: in a cache all checkouts share.
 
 Each stands in a `go.mod` of its own, which names their versions. `python -m scripts.kubernetes` builds them.
 """
@@ -69,7 +69,14 @@ KEDA = Programs(
     ("github.com/kedacore/keda/v2/version.Version={version}",),
     "config/crd/bases",
 )
-ALL = {"kubernetes": KUBERNETES, "keda": KEDA}
+GATEWAY = Programs(
+    Path(__file__).with_name("gateway") / "go.mod",
+    "github.com/envoyproxy/gateway",
+    {"envoy-gateway": "github.com/envoyproxy/gateway/cmd/envoy-gateway"},
+    (),
+    "charts/gateway-helm/charts/crds/crds",  # with those of the Gateway API
+)
+ALL = {"kubernetes": KUBERNETES, "keda": KEDA, "gateway": GATEWAY}
 
 
 def find_program(name: str) -> Path | None:

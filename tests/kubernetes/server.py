@@ -90,6 +90,18 @@ class ApiServer:
         finally:
             self._server.send_signal(signal.SIGCONT)
 
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Has no API server, killed at once, until one starts on the same data."""
+        self._server.kill()
+        self._server.wait()
+        self._processes.remove(self._server)
+        try:
+            yield
+        finally:
+            self._start_server()
+            until(self._is_ready, lambda: f"the API server is not ready: {self.log.read_text()[-3000:]}")
+
     def forget_history(self) -> None:
         """Forgets all versions but the last, as a cluster does every five minutes: who asks for an old one gets 410."""
         found = self._ask_etcd("kv/range", {"key": base64.b64encode(b"/").decode(), "limit": 1})

@@ -1,7 +1,7 @@
 """HTTP servers that answer every request with their own port and the request's path.
 
 `?ms=50` takes that long, `?held` until somebody asks the port for `/__release`; `/__count` says how many other
-requests the port has had.
+requests the port has had, and `/__end` ends the port at once, with all its connections.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from functools import partial
 
 requests: dict[int, int] = {}
 held: dict[int, list[Callable[[], None]]] = {}
+servers: dict[int, asyncio.Server] = {}
+connections: dict[int, set[asyncio.Transport]] = {}
 
 
 class _Connection(asyncio.Protocol):
@@ -26,6 +28,10 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        connections[self.port].add(transport)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        connections[self.port].discard(self.transport)
 
     def data_received(self, data: bytes) -> None:
         self.received += data
@@ -37,6 +43,12 @@ class _Connection(asyncio.Protocol):
         path = head.split(b" ", 2)[1]
         if path == b"/__count":
             self._answer(b"%d" % requests[self.port], True)
+            return
+        if path == b"/__end":
+            servers[self.port].close()
+            for each in connections[self.port] - {self.transport}:
+                each.abort()
+            self._answer(path, True)
             return
         if path == b"/__release":
             while held[self.port]:
@@ -62,11 +74,11 @@ class _Connection(asyncio.Protocol):
             self.transport.close()
 
 
-async def serve(delay_seconds: float, ports: list[int]) -> None:
+async def serve(delay_seconds: float, host: str, ports: list[int]) -> None:
     loop = asyncio.get_running_loop()
     for port in ports:
-        requests[port], held[port] = 0, []
-        await loop.create_server(partial(_Connection, port, delay_seconds), "127.0.0.1", port, backlog=512)
+        requests[port], held[port], connections[port] = 0, [], set()
+        servers[port] = await loop.create_server(partial(_Connection, port, delay_seconds), host, port, backlog=512)
     sys.stdout.write("listening\n")
     sys.stdout.flush()
     done = asyncio.Event()
@@ -75,4 +87,4 @@ async def serve(delay_seconds: float, ports: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(float(sys.argv[1]) / 1000, [int(word) for word in sys.argv[2:]]))
+    asyncio.run(serve(float(sys.argv[1]) / 1000, sys.argv[2], [int(word) for word in sys.argv[3:]]))

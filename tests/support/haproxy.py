@@ -165,8 +165,8 @@ def running_gateway(folder: Path) -> Iterator[Gateway]:
 class Copies:
     """Small servers in one process; each answers with its port, after `delay_ms`."""
 
-    def __init__(self, ports: tuple[int, ...], process: subprocess.Popen[bytes]) -> None:
-        self.ports = ports
+    def __init__(self, ports: tuple[int, ...], process: subprocess.Popen[bytes], host: str = "127.0.0.1") -> None:
+        self.ports, self.host = ports, host
         self.process = process
 
     def route(self, index: int, service: str = "shop/search", weight: int = 100, drained: bool = False) -> Route:
@@ -180,8 +180,12 @@ class Copies:
         """Lets the copy answer every request that ends with `?held`."""
         self._ask(index, "/__release")
 
+    def end(self, index: int) -> None:
+        """Ends the copy at once: whoever sends it a request from now on gets none answered."""
+        self._ask(index, "/__end")
+
     def _ask(self, index: int, path: str) -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", self.ports[index], timeout=patience())
+        connection = http.client.HTTPConnection(self.host, self.ports[index], timeout=patience())
         connection.request("GET", path)
         answer = connection.getresponse().read()
         connection.close()
@@ -189,13 +193,13 @@ class Copies:
 
 
 @contextmanager
-def running_copies(count: int, delay_ms: float = 2.0) -> Iterator[Copies]:
+def running_copies(count: int, delay_ms: float = 2.0, host: str = "127.0.0.1") -> Iterator[Copies]:
     ports = tuple(free_port() for _ in range(count))
-    words = [sys.executable, "-m", "tests.support.echo", str(delay_ms), *map(str, ports)]
+    words = [sys.executable, "-m", "tests.support.echo", str(delay_ms), host, *map(str, ports)]
     process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout and process.stdout.readline() == b"listening\n"
-        yield Copies(ports, process)
+        yield Copies(ports, process, host)
     finally:
         process.kill()
         process.communicate()

