@@ -83,11 +83,13 @@ def test_by_itself_it_makes_server_planner_and_migration_and_gives_no_rights(bar
 
 def test_no_part_that_runs_twice_is_evicted_as_a_whole(whole: list[Resource]) -> None:
     twice = {name for name, one in named(whole, "Deployment").items() if one["spec"]["replicas"] > 1}
-    assert twice == {"gpuwright-api", "gpuwright-planner", "gpuwright-scaler"}
+    assert twice == {"gpuwright-api", "gpuwright-planner", "gpuwright-scaler", "gpuwright-routes"}
     assert named(whole, "PodDisruptionBudget").keys() == {*twice, "gpuwright-copies"}
 
 
-ACCOUNTS = {"scaler": "gpuwright-scaler", "api": "gpuwright-api", "agent": "gpuwright-runner"}
+ACCOUNTS = {
+    "scaler": "gpuwright-scaler", "api": "gpuwright-api", "agent": "gpuwright-runner", "routes": "gpuwright-routes",
+}  # fmt: skip
 ROOT = {"folders": ["CHOWN", "FOWNER"], "helper": ["SYS_ADMIN", "CHOWN"]}  # of a GPU node, and what each may do
 
 
@@ -98,13 +100,15 @@ def test_every_container_is_nobody_on_a_root_that_it_cannot_write(whole: list[Re
         assert spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         name = spec["containers"][0]["name"]
-        assert spec["automountServiceAccountToken"] is (name in ("api", "scaler"))
+        assert spec["automountServiceAccountToken"] is (name in ("api", "scaler", "routes"))
         assert spec.get("serviceAccountName") == ACCOUNTS.get(name)
         assert not spec.keys() & {"hostNetwork", "hostIPC"} and spec.get("hostPID", False) is (name in ("agent", "mps"))
     assert not any(pod["spec"]["automountServiceAccountToken"] for _, pod in pods(bare))
     found = list(containers(whole))
     of_agents = {*ROOT, "join", "agent", "mps"}
-    assert {one["name"] for one in found} == {"sidecar", "haproxy", "api", "planner", "scaler", "migrate", *of_agents}
+    assert {one["name"] for one in found} == {
+        "sidecar", "haproxy", "api", "planner", "scaler", "routes", "migrate", *of_agents
+    }  # fmt: skip
     for container in found:
         secured, added = container["securityContext"], ROOT.get(container["name"])
         assert secured["allowPrivilegeEscalation"] is False

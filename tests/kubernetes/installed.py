@@ -26,11 +26,13 @@ class Installed:
         self.cluster, self.folder, self.namespace = cluster, folder, namespace
         self.name = namespace  # roles of all namespaces have the release's name
         self.nodes = cluster.make_namespace("nodes")  # of agents and copies
+        self.routes = cluster.make_namespace("routes")
 
     def run(self, verb: str, values: Values) -> None:
         before = self._migration()
         words = (verb, self.name, str(CHART), "--namespace", self.namespace)
-        given = {**values, "agent": {**values.get("agent", {}), "namespace": self.nodes}}
+        places = {"agent": self.nodes, "routes": self.routes}
+        given = {**values, **{part: {**values.get(part, {}), "namespace": place} for part, place in places.items()}}
         helm = run_helm(self.folder, *words, values=given, KUBECONFIG=str(self.cluster.admin))
         until(lambda: helm.poll() is not None or self._migration() not in ("", before), "the migration")
         if helm.poll() is None:
@@ -51,3 +53,4 @@ class Installed:
         )
         finish(helm)
         self.cluster.remove_namespace(self.nodes)
+        self.cluster.remove_namespace(self.routes)

@@ -77,7 +77,7 @@ def test_it_is_installed_upgraded_and_removed_and_leaves_nothing(
         cluster.read("-n", namespace, "get", f"deployment/{namespace}-gateway")
 
     made.remove()
-    for place in (namespace, made.nodes):
+    for place in (namespace, made.nodes, made.routes):
         left = cluster.read("-n", place, "get", f"{kinds},serviceaccounts,roles,rolebindings")["items"]
         assert {one["metadata"]["name"] for one in left} <= {"default", "kube-root-ca.crt"}
     policies = "validatingadmissionpolicies,validatingadmissionpolicybindings"
@@ -103,7 +103,7 @@ def test_every_pod_is_let_into_a_namespace_that_restricts_pods(
     ]
     admitting = ("-n", namespace, "create", "--dry-run=server", "-f", "-")
     listed = {"apiVersion": "v1", "kind": "List", "items": tried}
-    assert cluster.kubectl(*admitting, given=listed).count("created") == 5
+    assert cluster.kubectl(*admitting, given=listed).count("created") == 6
     tried[0]["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     with pytest.raises(Refused, match='violates PodSecurity "restricted'):
         cluster.kubectl(*admitting, given=tried[0])
