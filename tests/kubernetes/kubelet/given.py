@@ -61,7 +61,8 @@ def make_command(pod: Resource, container: Resource, given: Given) -> Command:
     if rights.get("runAsNonRoot") and not rights.get("runAsUser"):
         raise Blocked(CONFIG_ERROR, "container has runAsNonRoot and image will run as root")
     return Command(
-        [expand(word, environment) for word in words],
+        # A pod has a network of its own; here it has an address, so that nobody else reaches what listens everywhere.
+        [expand(word, environment).replace("=0.0.0.0", f"={given.address}") for word in words],
         environment,
         container.get("workingDir", "/"),
         rights.get("runAsUser"),
