@@ -27,6 +27,12 @@ def name_claim(node: str, gpu: str) -> str:
     return f"{node}.gpu-{hash_copy(gpu)[:16]}"
 
 
+def name_holder(node: str, gpu: str) -> str:
+    """Returns the name of the ReplicaSet that holds a GPU, which is a number where a device plugin chooses it."""
+    which = gpu if gpu.isdecimal() else hash_copy(gpu)[:16]
+    return f"holder-{hash_copy(node)[:16]}-{which}"
+
+
 def status_of(pod: Object) -> Object:
     """Returns what the kubelet says of the pod's container."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()

@@ -35,18 +35,23 @@ class GpuClaims:
         self._claims = Follower(api, self._path, {"labelSelector": f"{NODE}={node}"})
         self._claims.start()
 
-    def make(self, gpus: Collection[str], node: Object) -> None:
-        """Makes the claims that are missing; `node` owns them, as Kubernetes has it."""
+    def make(self, gpus: Collection[str], node: Object) -> Mapping[str, str]:
+        """Makes the claims that are missing, and returns those of which none is being deleted.
+
+        `node` owns them, as Kubernetes has it.
+        """
         self._claims.wait(lambda _: True, FIRST_LIST_SECONDS)
         there = self._claims.objects()
-        for gpu in gpus:
-            if name_claim(self._node, gpu) in there:
+        claims = {gpu: name_claim(self._node, gpu) for gpu in gpus}
+        for gpu, name in claims.items():
+            if name in there:
                 continue
             try:
                 self._api.create(self._path, write_claim(self._node, gpu, node))
             except ApiRefused as refused:
                 if refused.status != _EXISTS:
                     raise ApiAway(f"the claim of GPU {gpu} is not made: {refused}") from refused
+        return {gpu: name for gpu, name in claims.items() if not _is_leaving(there.get(name) or {})}
 
     def find_allocated(self, gpus: Collection[str]) -> Collection[str]:
         """Returns the GPUs that belong to our pods alone, as the scheduler has written into their claims."""
@@ -104,8 +109,9 @@ def read_claimed(api: KubernetesApi, node: str) -> OfferedGpus | None:
         if refused.status == _GONE:
             return None
         raise ApiAway(str(refused)) from refused
-    gpus = {str((claim["metadata"].get("annotations") or {}).get(UUID, "")) for claim in found if _is_allocated(claim)}
-    return OfferedGpus(frozenset(gpus), shared=False) if gpus else None
+    notes = [(claim["metadata"].get("annotations") or {}) for claim in found if _is_allocated(claim)]
+    gpus = frozenset(str(each[UUID]) for each in notes if UUID in each)
+    return OfferedGpus(gpus, shared=False) if gpus else None
 
 
 def _path_of(api: KubernetesApi) -> str:
@@ -144,7 +150,12 @@ def _read_uuid(device: Object) -> str:
 def _is_allocated(claim: Object) -> bool:
     """Returns whether the claim has its GPU, and goes on to have it."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
-    return bool(allocation) and "deletionTimestamp" not in (claim.get("metadata") or {})
+    return bool(allocation) and not _is_leaving(claim)
+
+
+def _is_leaving(claim: Object) -> bool:
+    """Returns whether somebody has deleted the claim, which stays until the last pod leaves it."""
+    return "deletionTimestamp" in (claim.get("metadata") or {})
 
 
 def _quote(text: str) -> str:

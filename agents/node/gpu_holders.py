@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 
 from agents.host import clocks
 from agents.kubernetes.api import ApiAway, ApiRefused, KubernetesApi, Object
 from agents.kubernetes.following import Follower
-from agents.kubernetes.names import DRIVER, GPU, HASH, NODE, PART, container_of, hash_copy, name_claim
+from agents.kubernetes.names import DRIVER, GPU, HASH, NODE, PART, container_of, name_holder
 from agents.node.gpu_claims import FIRST_LIST_SECONDS, GpuClaims, OfferedGpus, read_claimed, read_offered
 from agents.runtime import proc
 from agents.runtime.containers import Containers
@@ -25,7 +24,7 @@ SHARING, REPLICAS = "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas"
 PERIOD_SECONDS = 2.0
 ASK_SECONDS = 30.0  # between two questions to the API server
 KEPT_SECONDS = 60.0  # in which a GPU counts as held whose holder is being replaced
-_EXISTS = 409
+_GONE, _EXISTS = 404, 409
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class GpuHolders:
         self._asked_at = float("-inf")
         self._offered: OfferedGpus | None = None
         self._claims: GpuClaims | None = None
-        self._claimed: Mapping[str, str] | None = None  # the claim of each GPU; None before the first look
+        self._claimed: Mapping[str, str] = {}  # the claim of each GPU, empty if none; before the first look no GPU
         self._made: set[str] = set()
         self._held_at: dict[str, float] = {}
         self._unheld: Mapping[str, str] = {}
@@ -62,17 +61,27 @@ class GpuHolders:
         """Returns the GPUs on which nothing may start, and why."""
         return self._unheld
 
-    def find_claim(self, gpu: str) -> str | None:
-        """Returns by which claim a copy gets this GPU; empty if by none, None as long as that is unknown."""
-        if self._claimed is None or gpu in self._unheld:
+    def find_claims(self, gpus: Collection[str]) -> Sequence[str] | None:
+        """Returns by which claims a copy gets these GPUs; None as long as that is unknown for any of them."""
+        claimed, unheld = self._claimed, self._unheld
+        if any(gpu in unheld or gpu not in claimed for gpu in gpus):
             return None
-        return self._claimed.get(gpu, "")
+        return [claimed[gpu] for gpu in gpus if claimed[gpu]]
 
     def watch(self, stopping: threading.Event, list_gpus: Callable[[], Collection[str]]) -> None:
         """Looks again and again until `stopping` is set."""
+        before = ""
         while not stopping.is_set():
-            with suppress(ApiAway):  # what was known stays so
+            why = ""
+            try:
                 self.look(sorted(list_gpus()))
+            except ApiAway as error:
+                why = str(error)
+            except Exception as error:  # such as of an object that is not as Kubernetes has them
+                why = repr(error)
+            if why and why != before:
+                log.warning("what is known of who holds the GPUs stays as it was: %s", why)
+            before = why
             stopping.wait(PERIOD_SECONDS)
         self.close()
 
@@ -97,9 +106,10 @@ class GpuHolders:
         claimed = self._claim(gpus, node)
         for holder in self._write_holders(claimed, node):
             self._make(holder, there)
+        self._release(gpus, claimed, there)
         is_given_out = bool(count_given_out(node)) or self._offered is not None
-        held = self._find_held(gpus) if is_given_out else gpus
-        self._say({gpu: self._why_unheld(gpu) for gpu in gpus if gpu not in held})
+        held = self._find_held(claimed) if is_given_out else gpus
+        self._say({gpu: self._why_unheld(gpu, claimed) for gpu in gpus if gpu not in held})
         self._claimed = claimed
 
     def _read_offered(self, node: Object) -> OfferedGpus | None:
@@ -110,19 +120,17 @@ class GpuHolders:
         return read_claimed(self._api, self._settings.node)
 
     def _claim(self, gpus: Sequence[str], node: Object) -> Mapping[str, str]:
-        """Returns the claims of GPUs, which are there then; none where DRA gives out none."""
+        """Returns the GPUs and the claims of them, which are there then; empty ones where DRA gives out none."""
         if self._offered is None:
-            return {}
-        offered = [gpu for gpu in gpus if gpu in self._offered.gpus]
+            return dict.fromkeys(gpus, "")
         self._claims = self._claims or GpuClaims(self._api, self._settings.node)
-        self._claims.make(offered, node)
-        return {gpu: name_claim(self._settings.node, gpu) for gpu in offered}
+        return self._claims.make([gpu for gpu in gpus if gpu in self._offered.gpus], node)
 
     def _write_holders(self, claimed: Mapping[str, str], node: Object) -> Sequence[Object]:
         """Returns the ReplicaSets that are to be there."""
         if self._offered is None:
             return [write_holder(str(number), self._settings, node) for number in range(count_given_out(node))]
-        return [write_holder(hash_copy(gpu)[:16], self._settings, node, claim) for gpu, claim in claimed.items()]
+        return [write_holder(gpu, self._settings, node, claim) for gpu, claim in claimed.items()]
 
     def _make(self, holder: Object, there: Collection[str]) -> None:
         name = str(holder["metadata"]["name"])
@@ -135,6 +143,18 @@ class GpuHolders:
                 raise ApiAway(f"a holder of a GPU is not made: {refused}") from refused
         self._made.add(name)
 
+    def _release(self, gpus: Collection[str], claimed: Mapping[str, str], there: Collection[str]) -> None:
+        """Takes holders out of claims that somebody deletes: such a claim stays until the last pod leaves it."""
+        for gpu in gpus:
+            name = name_holder(self._settings.node, gpu)
+            if self._offered and gpu in self._offered.gpus and gpu not in claimed and name in there:
+                self._made.discard(name)
+                try:
+                    self._api.delete(f"{self._sets}/{name}")
+                except ApiRefused as refused:
+                    if refused.status != _GONE:
+                        raise ApiAway(f"a holder of a GPU is not deleted: {refused}") from refused
+
     def _find_held(self, gpus: Collection[str]) -> Collection[str]:
         """Returns the GPUs that holders have, or had a moment ago."""
         now = self._clock()
@@ -142,7 +162,7 @@ class GpuHolders:
         return {gpu for gpu, at in self._held_at.items() if now - at <= KEPT_SECONDS}
 
     def _find_held_now(self, gpus: Collection[str]) -> Collection[str]:
-        if self._claims:
+        if self._offered is not None and self._claims:
             return self._claims.find_allocated(gpus)
         containers = [container for pod in self._pods.objects().values() if (container := container_of(pod))]
         # A device plugin that speaks CDI does not tell the container; but as many holders as GPUs have them all.
@@ -153,10 +173,14 @@ class GpuHolders:
         first = self._containers.find_first(container, PERIOD_SECONDS)
         return proc.read_variable(first.pid, "NVIDIA_VISIBLE_DEVICES").split(",") if first else ()
 
-    def _why_unheld(self, gpu: str) -> str:
+    def _why_unheld(self, gpu: str, claimed: Collection[str]) -> str:
         if self._offered and gpu not in self._offered.gpus:
             return f"DRA ({DRIVER}) does not offer it: look at its driver's ResourceSlices and at the GPU's health"
-        waiting = [pod for pod in self._pods.objects().values() if not container_of(pod)]
+        if self._offered and gpu not in claimed:
+            return "somebody has deleted its claim, which goes with the last copy there; then there is a new one"
+        own = name_holder(self._settings.node, gpu) if self._offered else ""  # a device plugin's is of any GPU
+        pods = (pod for pod in self._pods.objects().values() if own in ("", pod["metadata"]["labels"].get(HASH)))
+        waiting = [pod for pod in pods if not container_of(pod)]
         conditions = [known for pod in waiting for known in (pod.get("status") or {}).get("conditions") or ()]
         said = [str(known.get("message", "")) for known in conditions if known.get("status") != "True"]
         return f"no pod of gpuwright holds it, so another may get it: {next(filter(None, said), 'it starts')}"[:500]

@@ -216,7 +216,7 @@ def _open_cluster(options: AgentOptions) -> _ClusterParts:
     nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={node}"})
     notices = ClusterNotices(nodes, node)
     holders = GpuHolders(api, nodes, settings)
-    return _ClusterParts(PodRuntime(api, settings, nodes, holders.find_claim), holders, notices)
+    return _ClusterParts(PodRuntime(api, settings, nodes, holders.find_claims), holders, notices)
 
 
 def write_pod_settings(options: AgentOptions, node: str, part: str = "copy") -> PodSettings:

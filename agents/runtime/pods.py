@@ -9,7 +9,7 @@ of its container, which its cgroup's name has.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -44,11 +44,11 @@ class PodRuntime:
         api: KubernetesApi,
         settings: PodSettings,
         nodes: Follower | None = None,
-        find_claim: Callable[[str], str | None] = lambda _: "",
+        find_claims: Callable[[Collection[str]], Sequence[str] | None] = lambda _: (),
     ) -> None:
-        """`find_claim` returns by which claim a copy gets a GPU: empty if by none, None as long as that is unknown."""
+        """`find_claims` returns by which claims a copy gets its GPUs; None as long as that is unknown."""
         self._api = api
-        self._find_claim = find_claim
+        self._find_claims = find_claims
         self._nodes = nodes  # of which this is one
         self._settings = settings
         self._boot_id = boot_id()
@@ -68,12 +68,12 @@ class PodRuntime:
             reason = f"template {launch.filled.template} names no image, and the agent has no --image for such"
             raise LaunchError(f"{launch.copy}: {reason}")
         if launch.copy not in self._started:
-            claim = self._find_claim(launch.gpu) if launch.gpu else ""
-            if claim is None:
+            claims = self._find_claims(launch.gpu.split(",")) if launch.gpu else ()
+            if claims is None:
                 return None
             self._started.add(launch.copy)  # before it is there, so that it is tidied away at no moment
             try:
-                self._create(launch, claim)
+                self._create(launch, claims)
             except LaunchError:
                 self._started.discard(launch.copy)
                 raise
@@ -222,11 +222,11 @@ class PodRuntime:
     def close(self) -> None:
         self._pods.close()
 
-    def _create(self, launch: Launch, claim: str) -> None:
+    def _create(self, launch: Launch, claims: Sequence[str]) -> None:
         with self._asking(launch.copy):
             node = self._nodes.objects().get(self._settings.node) if self._nodes else None
             try:
-                self._api.create(self._sets, write_replica_set(launch, self._settings, node, claim))
+                self._api.create(self._sets, write_replica_set(launch, self._settings, node, claims))
             except ApiRefused as refused:
                 if refused.status != _EXISTS:  # an agent that was killed has created it
                     raise

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.host.stopping import TERM_SECONDS
 from agents.kubernetes.api import Object
-from agents.kubernetes.names import CONTAINER, COPY, GATE, GPU, HASH, NODE, PART, TAINT, hash_copy
+from agents.kubernetes.names import CONTAINER, COPY, GATE, GPU, HASH, NODE, PART, TAINT, hash_copy, name_holder
 from agents.runtime import Launch
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where clients of MPS and its server meet
@@ -30,19 +30,21 @@ class PodSettings:
     part: str = "copy"  # or `trial`, which no agent takes for a copy
 
 
-def write_replica_set(launch: Launch, settings: PodSettings, node: Object | None = None, claim: str = "") -> Object:
+def write_replica_set(
+    launch: Launch, settings: PodSettings, node: Object | None = None, claims: Sequence[str] = ()
+) -> Object:
     """Returns the object; its name says which copy it is, so that a second start of a copy is refused.
 
-    `claim` is that of its GPU, where GPUs are claimed.
+    `claims` are those of its GPUs, where GPUs are claimed.
     """
     name, marked = hash_copy(launch.copy), {HASH: hash_copy(launch.copy), PART: settings.part}
-    pod = _add_claim(_write_copy(launch, settings), claim)
+    pod = _add_claims(_write_copy(launch, settings), claims)
     return _write(f"copy-{name}", marked, {COPY: launch.copy}, pod, settings, node)
 
 
 def write_holder(gpu: str, settings: PodSettings, node: Object | None = None, claim: str = "") -> Object:
     """Returns the ReplicaSet of a pod that does nothing but to have one GPU: that of the claim, or any."""
-    name = f"holder-{hash_copy(settings.node)[:16]}-{gpu}"
+    name = name_holder(settings.node, gpu)
     container: Object = {
         "name": CONTAINER,
         "image": settings.image,
@@ -52,7 +54,8 @@ def write_holder(gpu: str, settings: PodSettings, node: Object | None = None, cl
         **({} if claim else {"resources": {"limits": {GPU: "1"}}}),
         "securityContext": _confine(),
     }
-    pod = _add_claim({**_write_pod(settings, [container]), "terminationGracePeriodSeconds": 1}, claim)
+    pod = {**_write_pod(settings, [container]), "terminationGracePeriodSeconds": 1}
+    pod = _add_claims(pod, [claim] if claim else [])
     return _write(name, {HASH: name, PART: "holder"}, {}, pod, settings, node)
 
 
@@ -91,12 +94,13 @@ def _write_pod(settings: PodSettings, containers: list[Object]) -> Object:
     }
 
 
-def _add_claim(pod: Object, claim: str) -> Object:
-    """Gives the pod its part of a claim that is there already, and its container what is claimed."""
-    if claim:
-        pod["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+def _add_claims(pod: Object, claims: Sequence[str]) -> Object:
+    """Gives the pod its part of claims that are there already, and its container what is claimed."""
+    if claims:
+        named = {f"gpu-{number}": claim for number, claim in enumerate(claims)}
+        pod["resourceClaims"] = [{"name": name, "resourceClaimName": claim} for name, claim in named.items()]
         for container in pod["containers"]:
-            container["resources"] = {"claims": [{"name": "gpu"}]}
+            container["resources"] = {"claims": [{"name": name} for name in named]}
     return pod
 
 

@@ -85,7 +85,7 @@ def copy_of(name: str, node: str) -> Resource:
     pipes = "/var/lib/gpuwright-agent/mps/GPU-1"
     limits = {"CUDA_MPS_PIPE_DIRECTORY": pipes, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}
     launch = Launch(name, "GPU-1", filled, 8000, limits, (pipes, *filled.folders))
-    return write_replica_set(launch, settings_of(node), claim=name_claim(node, "GPU-1"))
+    return write_replica_set(launch, settings_of(node), claims=[name_claim(node, "GPU-1")])
 
 
 def settings_of(node: str) -> PodSettings:

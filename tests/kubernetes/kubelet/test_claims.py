@@ -65,7 +65,7 @@ def test_copies_share_the_claims_of_holders_and_nobody_else_gets_the_gpus(space:
             until(lambda: not held.look(), held.holders.unheld)
             assert {find_device(found) for found in read_claims(space).values()} == {"gpu-0", "gpu-1"}
             space.create(*claim_any("other"))
-            runtime = PodRuntime(held.api, held.settings, held.nodes, held.holders.find_claim)
+            runtime = PodRuntime(held.api, held.settings, held.nodes, held.holders.find_claims)
             with closing(runtime):
                 until(lambda: runtime.start(launched("a-1", SLEEPER, image=IMAGE, gpu=GPUS[0])), "a copy runs")
                 (copy,) = read_pods(cluster, space.namespace, "gpuwright.io/part=copy")
@@ -85,11 +85,11 @@ def test_copies_share_the_claims_of_holders_and_nobody_else_gets_the_gpus(space:
                 assert other["status"]["phase"] == "Pending"
                 assert "allocation" not in read_claims(space)["other"].get("status", {})
         assert held.look() == {}, "its driver is away, as for an update"
-        assert held.holders.find_claim(GPUS[0]) == name_claim(kubelet.name, GPUS[0])
+        assert held.holders.find_claims(GPUS[:1]) == [name_claim(kubelet.name, GPUS[0])]
         with closing(GpuHolders(held.api, held.nodes, held.settings)) as again:
-            assert again.find_claim(GPUS[0]) is None, "it does not know yet"
+            assert again.find_claims(GPUS[:1]) is None, "it does not know yet"
             assert look(again) == {}
-            assert again.find_claim(GPUS[0]) == name_claim(kubelet.name, GPUS[0])
+            assert again.find_claims(GPUS[:1]) == [name_claim(kubelet.name, GPUS[0])]
 
     def left() -> set[str]:
         return {name for name, found in read_claims(space).items() if "deletionTimestamp" not in found["metadata"]}
@@ -113,9 +113,60 @@ def test_a_gpu_that_another_claim_has_is_not_ours(space: Place, tmp_path: Path) 
         until(is_one_held, held.holders.unheld)
         until(lambda: "cannot allocate all claims" in next(iter(held.look().values())), held.holders.unheld)
         (gpu,) = held.holders.unheld()
-        assert held.holders.find_claim(gpu) is None, "no copy starts there"
+        assert held.holders.find_claims([gpu]) is None, "no copy starts there"
+        assert held.holders.find_claims(GPUS) is None, "nor one on both"
         space.kubectl("delete", "pod/first", "resourceclaim/first")
         until(lambda: not held.look(), held.holders.unheld)
+
+
+def test_a_copy_on_several_gpus_has_the_claims_of_all_and_goes_on_when_they_are_deleted(
+    space: Place, tmp_path: Path
+) -> None:
+    cluster = space.cluster
+    with (
+        cluster.running_node("several") as kubelet,
+        offering(cluster, kubelet.name),
+        holding(cluster, space.namespace, kubelet, tmp_path / "account") as held,
+    ):
+        held.look()
+        until(lambda: not held.look(), held.holders.unheld)
+        runtime = PodRuntime(held.api, held.settings, held.nodes, held.holders.find_claims)
+        with closing(runtime):
+            started = launched("a-1", SLEEPER, image=IMAGE, gpu=",".join(GPUS))
+            until(lambda: runtime.start(started), "a copy runs")
+            (copy,) = read_pods(cluster, space.namespace, "gpuwright.io/part=copy")
+            before = read_claims(space)
+            assert all(copy["metadata"]["name"] in list_users(found) for found in before.values())
+            space.kubectl("delete", "resourceclaims", "--all", "--wait=false")
+
+            def is_alone() -> bool:
+                held.look()
+                return all(list_users(found) == {copy["metadata"]["name"]} for found in read_claims(space).values())
+
+            until(is_alone, "holders leave claims that are deleted")
+            assert held.holders.find_claims(GPUS[:1]) is None, "no copy starts there"
+            until(lambda: "deleted its claim" in held.look().get(GPUS[0], ""), held.holders.unheld)
+            (running,) = runtime.find()
+            runtime.end(running, force=True)
+        until(lambda: not held.look() and held.holders.find_claims(GPUS), held.holders.unheld)
+        after = read_claims(space)
+        assert {name: found["metadata"]["uid"] for name, found in after.items()}.keys() == before.keys()
+        assert all(after[name]["metadata"]["uid"] != found["metadata"]["uid"] for name, found in before.items())
+
+
+def test_no_copy_starts_on_a_gpu_that_is_not_offered_any_more(space: Place, tmp_path: Path) -> None:
+    cluster = space.cluster
+    with (
+        cluster.running_node("changed") as kubelet,
+        holding(cluster, space.namespace, kubelet, tmp_path / "account") as held,
+    ):
+        with offering(cluster, kubelet.name):
+            until(lambda: not held.look() and held.holders.find_claims(GPUS), held.holders.unheld)
+        with offering(cluster, kubelet.name, attributes={"uuid": {"string": "GPU-z"}}):
+            held.look()
+            assert held.holders.find_claims(GPUS[:1]) is None
+            assert held.holders.find_claims(GPUS[1:])
+            until(lambda: "does not offer it" in held.look().get(GPUS[0], ""), held.holders.unheld)
 
 
 @pytest.mark.parametrize(
@@ -136,5 +187,5 @@ def test_what_is_no_whole_gpu_is_refused_by_name(
         holding(cluster, space.namespace, kubelet, tmp_path / "account") as held,
     ):
         assert said in held.look()[GPUS[0]]
-        assert held.holders.find_claim(GPUS[0]) is None, "no copy starts there"
+        assert held.holders.find_claims(GPUS[:1]) is None, "no copy starts there"
         assert name_claim(kubelet.name, GPUS[0]) not in read_claims(space)
