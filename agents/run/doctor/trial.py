@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 from agents.kubernetes.api import Account, ApiAway, ApiRefused, KubernetesApi
 from agents.kubernetes.following import Follower
@@ -23,6 +25,7 @@ from agents.templates import Filled
 START_SECONDS = 60.0  # an image may have to be pulled
 END_SECONDS = 20.0
 SECONDS = START_SECONDS + END_SECONDS + 30.0
+LOCK = "doctor.lock"  # in the state folder
 LOOK_SECONDS = 0.2
 PROGRAM = (sys.executable, "-I", "-m", "agents.programs.seen_gpus")
 NO_GPU = "Let containers see GPUs: by NVIDIA's toolkit with CDI, or name its runtime class with --runtime-class."
@@ -31,28 +34,50 @@ NO_GPU = "Let containers see GPUs: by NVIDIA's toolkit with CDI, or name its run
 def try_copy(options: AgentOptions, gpu: str) -> Iterator[DoctorFinding]:
     """Yields what happened to a pod with this GPU; without one where it is empty."""
     node = read_node_name(options)
+    if not node:
+        yield fail("copy trial", "this agent has not joined, so its node is unknown", "gpuwright agent join")
+        return
     try:
         api = KubernetesApi(Account(options.account))
-        claim = _find_claim(api, node, gpu)
+        claims = _find_claims(api, node, gpu)
         nodes = Follower(api, "/api/v1/nodes", {"fieldSelector": f"metadata.name={node}"})
-        runtime = PodRuntime(api, write_pod_settings(options, node, part="trial"), nodes, lambda _: claim)
-        with closing(nodes), closing(runtime):
+        runtime = PodRuntime(api, write_pod_settings(options, node, part="trial"), nodes, lambda _: claims)
+        with closing(nodes), closing(runtime), _alone(options.folder):
             nodes.start()
             nodes.wait(lambda _: True, END_SECONDS)
+            _end_leftovers(runtime)
             yield from _try(runtime, gpu)
-    except (ApiAway, ApiRefused, LaunchError, ValueError) as error:
+    except (ApiAway, ApiRefused, LaunchError, OSError, ValueError) as error:
         yield fail("copy trial", f"no pod could be tried: {error}", "See the findings of kubernetes above.")
 
 
-def _find_claim(api: KubernetesApi, node: str, gpu: str) -> str:
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps other doctors of this node from trying meanwhile: each ends what it takes for left by one before."""
+    with (folder / LOCK).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError("another doctor tries one on this node at the moment") from None
+        yield
+
+
+def _end_leftovers(runtime: PodRuntime) -> None:
+    """Ends what a doctor has left that was killed."""
+    for running in runtime.find():
+        runtime.end(running, force=True)
+    runtime.tidy(())
+
+
+def _find_claims(api: KubernetesApi, node: str, gpu: str) -> Sequence[str]:
     """Returns by which claim the agent of this node gets the GPU; raises ValueError where it has none yet."""
     offered = read_offered(api, node) if gpu else None
     if offered is None:
-        return ""
+        return ()
     claimed = read_claimed(api, node)
     if claimed is None or gpu not in claimed.gpus:
         raise ValueError(f"no claim of gpuwright has {gpu}: start the agent, and try again once it holds its GPUs")
-    return name_claim(node, gpu)
+    return (name_claim(node, gpu),)
 
 
 def _try(runtime: PodRuntime, gpu: str) -> Iterator[DoctorFinding]:
@@ -74,7 +99,7 @@ def _try(runtime: PodRuntime, gpu: str) -> Iterator[DoctorFinding]:
         with suppress(LaunchError):
             runtime.withdraw(copy)
         with suppress(LaunchError):
-            runtime.tidy(())  # also what a doctor left that was killed
+            runtime.tidy(())
 
 
 def _start(runtime: PodRuntime, launch: Launch) -> Running:
@@ -101,7 +126,7 @@ def _check_seen(seen: list[str] | None, gpu: str) -> DoctorFinding:
     if seen is None:
         return fail("copy gpu", "its log cannot be read", "The role `runner` may read the logs of pods.")
     if not gpu:
-        return ok("copy gpu", "not tried: this node's GPUs are no real ones")
+        return ok("copy gpu", "not tried: no real GPU was found on this node")
     if gpu not in seen:
         return fail("copy gpu", f"a copy with {gpu} sees {', '.join(seen) or 'no GPU'}", NO_GPU)
     if len(seen) > 1:

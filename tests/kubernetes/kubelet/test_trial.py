@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agents.kubernetes.api import Account, KubernetesApi
 from agents.node.state_folder import Credential, StateFolder
 from agents.run.doctor import trial
 from agents.run.doctor.findings import Level
-from agents.run.opening import AgentOptions
+from agents.run.opening import AgentOptions, write_pod_settings
+from agents.runtime.pods import PodRuntime
+from tests.agents.runtime.conformance import SLEEPER, launched
 from tests.kubernetes.accounts import open_api
 from tests.kubernetes.kubelet import IMAGE
 from tests.kubernetes.nodes import Place, RunningCluster
@@ -60,6 +65,25 @@ def test_a_pod_that_sees_its_gpu_alone_is_as_copies_are(place: Place, options: A
         assert found["copy gpu"][1] == f"a copy with {gpu} sees it alone"
         assert set(found) == {"copy trial", "copy gpu", "copy gate", "copy end"}
         until(lambda: not place.read("pods")["items"], "nothing of it stays")
+
+
+def test_what_a_doctor_left_is_ended_by_the_next_and_two_do_not_disturb_each_other(
+    place: Place, options: AgentOptions
+) -> None:
+    api = KubernetesApi(Account(options.account))
+    with place.cluster.running_node("tried"):
+        killed = PodRuntime(api, write_pod_settings(options, "tried", part="trial"))
+        with closing(killed):
+            until(lambda: killed.start(launched("doctor-1", SLEEPER, image=IMAGE)), "a pod is left")
+        other = trial.try_copy(options, "")
+        assert next(other).level is Level.OK
+        assert "another doctor" in tried(options, "")["copy trial"][1]
+        assert {found.level for found in other} == {Level.OK}
+        until(lambda: not place.read("pods")["items"], "nothing of it stays")
+
+
+def test_before_it_joins_no_copy_is_tried(options: AgentOptions, tmp_path: Path) -> None:
+    assert "has not joined" in tried(replace(options, folder=tmp_path / "other"), "")["copy trial"][1]
 
 
 def test_what_a_pod_sees_besides_its_gpu_or_in_its_place_is_named(
