@@ -53,7 +53,7 @@ def read_estate(objects: ClusterObjects) -> Estate:
         owned.setdefault(owner.workload, owner)
         pod = _pod(item, owner.workload, slots, claimed, by_name)
         if uid in parts:
-            pod = replace(pod, gpus=parts[uid], uses_part=not slots)
+            pod = replace(pod, gpus=pod.gpus + parts[uid], uses_part=shares_by_annotation(item))
         held[owner.workload].append((pod, item))
         unknown += _unknown_place(pod, by_name)
     declared = read_declared(objects)
@@ -104,13 +104,12 @@ def _read_nodes(objects: ClusterObjects) -> tuple[tuple[GpuNode, ...], list[Unkn
 
 
 def _count_parts(pods: Sequence[KubeObject], nodes: Mapping[str, GpuNode]) -> dict[str, Fraction]:
-    """Returns by UID what pods hold of GPUs that KAI's scheduler divides: those that reserve them hold nothing."""
+    """Returns by UID what pods hold more, or less where they reserve for others what KAI's scheduler divides."""
     found = read_equal_parts(pods)
     by_uid = {read_text(item, "metadata", "uid"): item for item in pods}
     reserved = {uid: _count_held(by_uid[uid], nodes) for uid in found.reserving}
-    return dict.fromkeys(found.reserving, Fraction(0)) | {
-        uid: add_parts(used, reserved) for uid, used in found.used.items()
-    }
+    given = {uid: -held for uid, held in reserved.items()}
+    return given | {uid: add_parts(used, reserved) for uid, used in found.used.items()}
 
 
 def _count_held(item: KubeObject, nodes: Mapping[str, GpuNode]) -> Fraction:

@@ -6,7 +6,7 @@ What their annotations ask for is a rule of placement alone. Nothing enforces it
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,22 +26,22 @@ class EqualParts:
 
 def read_equal_parts(pods: Iterable[KubeObject]) -> EqualParts:
     """Returns what pods use of GPUs that others reserve; `pods` are those that run or wait."""
-    reserving: dict[str, str] = {}
-    using: dict[str, list[str]] = defaultdict(list)
+    reserving: dict[tuple[str, str], str] = {}  # by node and group
+    using: dict[tuple[str, str], list[str]] = defaultdict(list)
     for pod in pods:
-        uid = read_text(pod, "metadata", "uid")
-        if not uid or not read_text(pod, "spec", "nodeName"):
+        uid, node = read_text(pod, "metadata", "uid"), read_text(pod, "spec", "nodeName")
+        if not uid or not node:
             continue
         for group in _list_groups(pod):
             if shares_by_annotation(pod):
-                using[group].append(uid)
+                using[node, group].append(uid)
             elif read_slots(read_mapping(pod, "spec")):
-                reserving[group] = uid
+                reserving[node, group] = uid
     used: dict[str, Counter[str]] = defaultdict(Counter)
-    for group, sharers in using.items():
-        for uid in sharers if group in reserving else ():
-            used[uid][reserving[group]] = len(sharers)
-    return EqualParts(frozenset(reserving[group] for group in using if group in reserving), used)
+    for place, sharers in using.items():
+        for uid in sharers if place in reserving else ():
+            used[uid][reserving[place]] = len(sharers)
+    return EqualParts(frozenset(reserving[place] for place in using if place in reserving), used)
 
 
 def add_parts(used: Mapping[str, int], reserved: Mapping[str, Fraction]) -> Fraction:
@@ -49,8 +49,7 @@ def add_parts(used: Mapping[str, int], reserved: Mapping[str, Fraction]) -> Frac
     return sum((reserved.get(uid, Fraction(0)) / sharers for uid, sharers in used.items()), Fraction(0))
 
 
-def _list_groups(pod: KubeObject) -> list[str]:
+def _list_groups(pod: KubeObject) -> Collection[str]:
     labels = read_mapping(pod, "metadata", "labels")
-    several = [key.removeprefix(f"{GROUP}/") for key in labels if key.startswith(f"{GROUP}/")]
-    one = labels.get(GROUP)
-    return [*several, *([one] if isinstance(one, str) and one else [])]
+    several = (key.removeprefix(f"{GROUP}/") for key in labels if key.startswith(f"{GROUP}/"))
+    return {group: None for group in (*several, read_text(labels, GROUP)) if group}  # one may be named twice

@@ -48,6 +48,21 @@ def test_a_gpu_that_kai_reserves_is_divided_among_the_pods_that_use_it() -> None
     assert "annotation of KAI" not in str(estate.unknown)
 
 
+def test_labels_that_are_doubled_or_of_another_node_lose_no_gpu_and_add_none() -> None:
+    group = {"runai-gpu-group": "g-1"}
+    reserving = pod("kai", "gpu-reservation-0", pod_spec("r:1", 1), "n1", labels=group)
+    doubled = kai_part("doubled", **group, **{"runai-gpu-group/g-1": "g-1"})
+    elsewhere = kai_part("elsewhere", "n2", **group)
+    both = kai_part("both", **group)
+    both["spec"] = pod_spec("v:1", 1) | {"nodeName": "n1"}
+    nameless = kai_part("nameless", **{"runai-gpu-group/": "", "runai-gpu-group": ""})
+    estate = read(L40S, node("n2", 4, "NVIDIA-L40S", "g6e.12xlarge"), reserving, doubled, elsewhere, both, nameless)
+    held = {each.name: each.gpus for each in estate.pods}
+    assert held == {"gpu-reservation-0": 0, "doubled": Fraction(1, 2), "both": Fraction(3, 2)}
+    assert {each.name for each in estate.pods if each.uses_part} == {"doubled", "both"}
+    assert str(estate.unknown).count("annotation of KAI") == 2
+
+
 def test_a_workload_with_equal_parts_stays_as_it_is_and_that_is_said() -> None:
     objects = [*deployment("lab", "parts", pod_spec("v:1", 0), ["n1", "n1"])]
     for item in objects:
