@@ -6,16 +6,14 @@ from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 SHORTEST_BEGINNING = 4  # of an option, dashes included
-ELSEWHERE = {
+ELSEWHERE = {  # the option without which the hint does not fit a verb, and the hint
     "-n": ("--tenant", "what Kubernetes calls a namespace is a tenant here: --tenant NAME"),
     "--namespace": ("--tenant", "what Kubernetes calls a namespace is a tenant here: --tenant NAME"),
     "--all-namespaces": ("-A", "all tenants: -A"),
-    "--all-tenants": ("-A", "all tenants: -A"),
-    "--sort-by": ("-o", "rows are sorted by name; sort those of -o json, as by jq"),
-    "--watch": ("", "changes are shown by: gpuwright watch"),
-    "-w": ("", "changes are shown by: gpuwright watch"),
-    "--filename": ("-f", "files are given by: -f FILE"),
-    "--output": ("-o", "-o json, -o yaml"),
+    "--sort-by": ("-A", "rows are sorted by name; sort those of -o json, as by jq"),
+    "--watch": ("--server", "changes are shown by: gpuwright watch"),
+    "-w": ("--server", "changes are shown by: gpuwright watch"),
+    "--filename": ("--file", "files are given by: -f FILE"),
     "--without-node": ("--lose-node", "did you mean --lose-node?"),
 }
 
@@ -26,7 +24,7 @@ def explain_option(words: Sequence[str], known: Collection[str]) -> str:
     if not unknown:
         return ""
     needed, hint = ELSEWHERE.get(unknown, ("", ""))
-    if hint and (not needed or needed in known):
+    if needed in known:
         return f"; {hint}"
     beginnings = [name for name in known if len(unknown) >= SHORTEST_BEGINNING and name.startswith(unknown)]
     near = beginnings or get_close_matches(unknown, [name for name in known if name.startswith("--")], n=1, cutoff=0.7)

@@ -12,7 +12,6 @@ from cli.exits import Failed
 from cli.output import OutputTable, age, colour, number, plain, print_data, say, shorten
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
-from cli.talk.refusals import ServerRefusal
 from cli.views.rollout import rollout_lines
 from solvers.planning.plan_fields import OTHER_PLANNERS, held_gpus, spell_changes, spell_gap, spell_other
 
@@ -116,13 +115,7 @@ def submit(client: ApiClient, args: argparse.Namespace) -> dict[str, Any]:
     """Sends the action for the plan that is meant."""
     generation = args.generation or _meant(client, args.action)
     query = {"to": args.to} if args.action == "rollback" else {"message": args.message}
-    try:
-        answer: dict[str, Any] = client.send("POST", f"/api/v1/plans/{generation}/{args.action}", query).json()
-    except ServerRefusal as refusal:
-        if args.action == "rollback" and refusal.status == 409 and not args.to:
-            again = f"gpuwright plan rollback --to {generation}"
-            raise Failed(f"{refusal}; to go back to plan {generation}: {again}", refusal.code) from None
-        raise
+    answer: dict[str, Any] = client.send("POST", f"/api/v1/plans/{generation}/{args.action}", query).json()
     return answer
 
 

@@ -69,3 +69,14 @@ def test_no_control_character_of_an_answer_is_printed(
         assert all(line.isprintable() for line in text.split("\n"))
         assert "internal error" not in text
     assert shown.out or shown.err or words[0] == "__complete"
+
+
+@pytest.mark.parametrize("second", [answer(200, LIST), answer(200, "<html>", media="text/html"), answer(403, PROBLEM)])
+def test_what_is_asked_besides_for_a_name_like_the_one_that_is_absent_hides_nothing(
+    second: bytes, cli_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scripted(answer(404, PROBLEM), second) as server:
+        monkeypatch.setenv("GPUWRIGHT_SERVER", server.url)
+        assert main(["describe", "service", "shop/x"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gpuwright: there is no Service shop/x; ") and line.isprintable()

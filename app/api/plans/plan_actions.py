@@ -131,9 +131,12 @@ def ask_rollback(connection: Connection, by: Actor, generation: int, to: int | N
     row = plan_reads.read_head(connection, generation)
     if state is None or row is None:
         raise missing(generation)
-    if state not in ACTED_UPON:
+    if state not in EVER_IN_FORCE:
         raise HttpProblem("conflict", f"plan {generation} is {state}: it has not changed any node")
-    _is_newest(connection, generation, state)
+    current = plan_reads.read_generation_in_force(connection)
+    if current != generation:
+        again = f"to go back to plan {generation}, roll plan {current} back to it (`to`)"
+        raise HttpProblem("conflict", f"plan {current} is in force now; {again}")
     target = to or row["base"] or 0
     earlier = plan_reads.read_head(connection, target) if target else None
     if to is None and earlier is None:
