@@ -9,6 +9,8 @@ of its container, which its cgroup's name has.
 from __future__ import annotations
 
 import signal
+import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -17,10 +19,11 @@ from typing import Any
 from agents.host.clocks import boot_id
 from agents.kubernetes.api import STRATEGIC, ApiAway, ApiRefused, KubernetesApi, Object
 from agents.kubernetes.following import Follower
-from agents.kubernetes.names import CONTAINER, COPY, GATE, NODE, PART, container_of, hash_copy, status_of
+from agents.kubernetes.names import CONTAINER, GATE, NODE, PART, container_of, hash_copy, status_of
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.containers import Containers
 from agents.runtime.logs import strip_controls, whole_lines
+from agents.runtime.pod_status import copy_of, is_leaving, is_over, read_exit, read_port, why_not_running
 from agents.runtime.replica_set import PodSettings, write_replica_set
 from agents.templates import Filled
 
@@ -31,7 +34,6 @@ _SEEN_SECONDS = 0.5  # after which processes of new containers are looked for ag
 _ORPHAN_SECONDS = 5.0  # after which those are that the first process of a container does not lead to
 _TAIL_LINES = "50"
 _TAIL_SECONDS = 1.0  # a keeper waits for it, which has other copies to look after
-_OVER = ("Failed", "Succeeded")  # the phases of pods that run no more
 _GONE = 404
 _EXISTS = 409
 
@@ -57,8 +59,9 @@ class PodRuntime:
         self._sets = f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"
         self._started: set[str] = set()  # copies that this agent started
         self._inherited: frozenset[str] | None = None  # copies that ran when it began: a person decides of unknown ones
-        self._withdrawn: set[str] = set()  # copies whose ReplicaSets have no replica any more
+        self._withdrawn: set[str] = set()  # copies whose ReplicaSets want no replica any more
         self._going_on: dict[str, str] = {}  # of withdrawn copies: the container that nobody else ends, or nothing
+        self._scaling = threading.Lock()  # so that no copy is scaled up again that was withdrawn meanwhile
         self._containers = Containers()
         self._processes: dict[str, Running] = {}  # by the container's ID
         self._pods.start(self._end_others)
@@ -88,13 +91,7 @@ class PodRuntime:
         with suppress(ApiAway):
             self._pods.wait(lambda _: True, _FIRST_LIST_SECONDS)
             pods = self._pods.objects()
-        found: dict[str, Running] = {}
-        for pod in pods.values():
-            container = container_of(pod)
-            running = self._find_process(pod, container) if container else None
-            if running is not None:
-                first = found.get(running.copy, running)  # of two pods: the other is its ReplicaSet's doing
-                found[running.copy] = min(running, first, key=lambda known: known.start_ticks)
+        found = self._find_oldest(pods.values())
         for known in tuple(self._processes.values()):
             if not self.alive(known):
                 self._processes.pop(known.container, None)
@@ -107,11 +104,13 @@ class PodRuntime:
         self._take_away(copy, running)
         if not all(self._is_over(pod, running) for pod in self._pods_of(copy)):
             raise LaunchError(f"{copy}: what was started in its place has not ended yet")
+        with suppress(LaunchError):  # `tidy` does it later
+            self._delete(f"copy-{hash_copy(copy)}")  # nobody can raise its replicas any more
 
     def _take_away(self, copy: str, running: Running | None) -> None:
         self._scale_down(copy)
         self._going_on[copy] = running.container if running else ""
-        if not self._pods.wait(lambda pods: _are_leaving(pods, copy), _DELETED_SECONDS):
+        if not self._pods.wait(lambda pods: copy not in _count_staying(pods.values()), _DELETED_SECONDS):
             raise LaunchError(f"{copy}: its pod is not deleted, though its ReplicaSet wants none")
         self._end_others()
 
@@ -120,8 +119,9 @@ class PodRuntime:
             pods = self._pods.objects()
         except ApiAway:
             return frozenset()
-        leaving = {_copy_of(pod) for pod in pods.values() if "deletionTimestamp" in pod["metadata"]}
-        return frozenset(leaving)
+        leaving = {(copy_of(pod), container_of(pod)) for pod in pods.values() if is_leaving(pod)}
+        own = self._find_oldest(pods.values()) if leaving else {}
+        return frozenset(copy for copy, _ in leaving if copy not in own or (copy, own[copy].container) in leaving)
 
     def announce(self, running: Running) -> None:
         condition = {
@@ -171,13 +171,13 @@ class PodRuntime:
         """Returns the code once the kubelet has said it, which it does a moment after the process is gone."""
 
         def is_said(pods: Mapping[str, Object]) -> bool:
-            return _read_exit(pods, running.container) is not None
+            return read_exit(pods, running.container) is not None
 
         is_due = not self.alive(running) and not self._pods.away
         if not self._pods.wait(is_said, _STATUS_SECONDS if is_due else 0.0):
             return None
         try:
-            return _read_exit(self._pods.objects(), running.container)
+            return read_exit(self._pods.objects(), running.container)
         except ApiAway:
             return None
 
@@ -189,9 +189,9 @@ class PodRuntime:
             pod = self._pod_of(copy)
             if status_of(pod).get("containerID"):
                 said = strip_controls(self._read_log(pod, seconds=_TAIL_SECONDS, tailLines=_TAIL_LINES))
-                return said or _why_not_running(pod)
+                return said or why_not_running(pod)
         with suppress(ApiAway):
-            return "; ".join(filter(None, map(_why_not_running, self._pods_of(copy))))
+            return "; ".join(filter(None, map(why_not_running, self._pods_of(copy))))
         return ""
 
     def read_log(self, copy: str, offset: int | None, most_bytes: int) -> tuple[bytes, int]:
@@ -208,16 +208,16 @@ class PodRuntime:
         here = {running.copy for running in self.find()}
         known = {*copies, *(here & (self._inherited or frozenset()))}
         with self._asking("the ReplicaSets of this node"):
-            there = {_copy_of(found): found for found in self._api.get(self._sets, **self._selected).get("items") or ()}
+            there = {copy_of(found): found for found in self._api.get(self._sets, **self._selected).get("items") or ()}
             for copy, found in there.items():
                 wanted = (found.get("spec") or {}).get("replicas", 1)
                 if wanted == 0 and not (found.get("status") or {}).get("replicas"):
                     if copy not in copies:
-                        self._delete(found["metadata"])
+                        self._delete(found["metadata"]["name"])
                 elif wanted and copy not in known and copy not in self._started:
                     self._scale_down(copy)
         self._started &= there.keys()  # also what is measured, which is in no journal
-        self._withdrawn &= {*copies, *(_copy_of(pod) for pod in self._pods.objects().values())}
+        self._withdrawn &= there.keys()
 
     def close(self) -> None:
         self._pods.close()
@@ -234,16 +234,22 @@ class PodRuntime:
     def _scale_down(self, copy: str) -> None:
         self._started.discard(copy)  # tidied away at the latest, where nobody answers now
         self._inherited = (self._inherited or frozenset()) - {copy}
-        if copy in self._withdrawn:
-            return
+        with self._scaling, self._asking(copy):
+            is_raised = copy in _count_staying(self._pods.objects().values())
+            # Its creation may still be under way, if it was not answered: then it is asked for again.
+            if (is_raised or copy not in self._withdrawn) and self._scale(copy, 0):
+                self._withdrawn.add(copy)
+
+    def _scale(self, copy: str, replicas: int) -> bool:
+        """Returns whether the copy has a ReplicaSet."""
         with self._asking(copy):
             try:
-                self._api.patch(f"{self._sets}/copy-{hash_copy(copy)}", {"spec": {"replicas": 0}})
+                self._api.patch(f"{self._sets}/copy-{hash_copy(copy)}", {"spec": {"replicas": replicas}})
             except ApiRefused as refused:
                 if refused.status != _GONE:
                     raise
-                return  # its creation may still be under way, if it was not answered
-        self._withdrawn.add(copy)
+                return False
+        return True
 
     def _end_others(self) -> None:
         """Ends what was started in place of a copy that had ended, or was deleted: it would wait for its pod's hook.
@@ -251,49 +257,80 @@ class PodRuntime:
         Each change of a pod is looked at, for a kubelet may have started it just before, and say so later.
         """
         pods = self._pods.objects().values()
-        for copy in set(self._going_on) - set(map(_copy_of, pods)):
+        for copy in set(self._going_on) - set(map(copy_of, pods)):
             self._going_on.pop(copy, None)
-        runs = [(container_of(pod), _copy_of(pod)) for pod in pods if "deletionTimestamp" in pod["metadata"]]
+        runs = [(container_of(pod), copy_of(pod)) for pod in pods if is_leaving(pod)]
         others = {found for found, copy in runs if found and self._going_on.get(copy, found) != found}
+        others |= self._find_doubles(pods)
         for pid in (pid for other in others for pid in self._containers.find_members(other)):
             if process := proc.read_process(pid):
                 proc.send(pid, process.start_ticks, signal.SIGKILL)
+        self._take_second_pods_away(_count_staying(pods))
+
+    def _take_second_pods_away(self, staying: Mapping[str, int]) -> None:
+        """Scales down what somebody has scaled up; Kubernetes takes the pod that is not ready, or the younger one."""
+        several = {copy for copy, count in staying.items() if count > 1}
+        with self._scaling, suppress(LaunchError):  # at the next change of a pod
+            for copy in several - self._withdrawn - self._going_on.keys():
+                self._scale(copy, 1)
+
+    def _find_doubles(self, pods: Collection[Object]) -> set[str]:
+        """Returns the containers that run beside a copy's own: as clients of MPS they would have its share once more.
+
+        A ReplicaSet makes a second pod where somebody scales it up, or deletes the first one, which goes on meanwhile.
+        """
+        several = Counter(copy_of(pod) for pod in pods if container_of(pod))
+        doubled = [pod for pod in pods if several[copy_of(pod)] > 1 and container_of(pod)]
+        own = self._find_oldest(doubled, 0.0)
+        runs = {(copy_of(pod), container_of(pod)) for pod in doubled}
+        return {found for copy, found in runs if copy in own and own[copy].container != found}
+
+    def _find_oldest(self, pods: Collection[Object], seconds: float = _SEEN_SECONDS) -> dict[str, Running]:
+        """Returns each copy's process; of two pods the other one is its ReplicaSet's doing."""
+        found: dict[str, Running] = {}
+        for pod in pods:
+            container = container_of(pod)
+            running = self._find_process(pod, container, seconds) if container else None
+            if running is not None:
+                first = found.get(running.copy, running)
+                found[running.copy] = min(running, first, key=lambda known: known.start_ticks)
+        return found
 
     def _is_over(self, pod: Object, running: Running | None) -> bool:
         """Returns whether a pod that is being deleted runs nothing, and will not; or but the copy's own process."""
         own = running is not None and str(status_of(pod).get("containerID", "")).endswith(running.container)
-        if _phase_of(pod) in _OVER or own:
+        if is_over(pod) or own:
             return True
         container = container_of(pod)
         return bool(container) and not self._containers.find_members(container)  # one without may be about to get one
 
     def _pods_of(self, copy: str) -> list[Object]:
         """Returns the pods of a copy, the oldest first."""
-        own = [pod for pod in self._pods.objects().values() if _copy_of(pod) == copy]
+        own = [pod for pod in self._pods.objects().values() if copy_of(pod) == copy]
         return sorted(own, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
 
-    def _delete(self, metadata: Mapping[str, Any]) -> None:
-        try:
-            body = {"propagationPolicy": "Background", "preconditions": {"uid": metadata["uid"]}}
-            self._api.delete(f"{self._sets}/{metadata['name']}", body)
-        except ApiRefused as refused:
-            if refused.status not in (_GONE, _EXISTS):
-                raise
+    def _delete(self, name: str) -> None:
+        with self._asking(name):
+            try:
+                self._api.delete(f"{self._sets}/{name}", {"propagationPolicy": "Background"})
+            except ApiRefused as refused:
+                if refused.status != _GONE:
+                    raise
 
     def _has_exited(self, copy: str) -> bool:
         """Returns whether its program has ended before the agent saw it run: the kubelet would try for ever."""
         return any(status_of(pod).get("restartCount") for pod in self._pods_of(copy))
 
-    def _find_process(self, pod: Object, container: str) -> Running | None:
+    def _find_process(self, pod: Object, container: str, seconds: float) -> Running | None:
         """Returns the first process of a container; None where it is gone or not there yet."""
         known = self._processes.get(container)
         if known is None:
-            first = self._containers.find_first(container, _SEEN_SECONDS)
+            first = self._containers.find_first(container, seconds)
             if first is None:
                 return None
             host = str((pod.get("status") or {}).get("podIP", ""))
             identity = (first.pid, first.start_ticks, self._boot_id, container)
-            known = Running(_copy_of(pod), *identity, host, _read_port(pod))
+            known = Running(copy_of(pod), *identity, host, read_port(pod))
             self._processes[container] = known
         return known if self.alive(known) else None
 
@@ -330,44 +367,6 @@ class PodRuntime:
             raise LaunchError(f"{what}: {error}") from error
 
 
-def _copy_of(found: Object) -> str:
-    return str((found["metadata"].get("annotations") or {}).get(COPY, ""))
-
-
-def _read_port(pod: Object) -> int:
-    """Returns where the program listens; 0 for one that does not serve."""
-    (container,) = pod["spec"]["containers"]
-    return next((int(port["containerPort"]) for port in container.get("ports") or ()), 0)
-
-
-def _are_leaving(pods: Mapping[str, Object], copy: str) -> bool:
-    """Returns whether no pod of the copy starts anything any more; one that has failed, as by an eviction, stays."""
-    own = [pod for pod in pods.values() if _copy_of(pod) == copy]
-    return all("deletionTimestamp" in pod["metadata"] or _phase_of(pod) in _OVER for pod in own)
-
-
-def _phase_of(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase", ""))
-
-
-def _read_exit(pods: Mapping[str, Object], container: str) -> int | None:
-    for pod in pods.values():
-        status = status_of(pod)
-        for state in (status.get("state") or {}, status.get("lastState") or {}):
-            ended = state.get("terminated") or {}
-            if str(ended.get("containerID", "")).endswith(container) and "exitCode" in ended:
-                return int(ended["exitCode"]) & 0xFF
-    return None
-
-
-def _why_not_running(pod: Object) -> str:
-    """Returns what keeps a pod from running, in the words of the scheduler and the kubelet."""
-    states = (status_of(pod).get(name) or {} for name in ("state", "lastState"))
-    containers = [said for state in states for kind in ("waiting", "terminated") if (said := state.get(kind))]
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    unscheduled = [
-        found for found in conditions if found.get("type") == "PodScheduled" and found.get("status") != "True"
-    ]
-    said = [pod.get("status") or {}, *containers, *unscheduled]  # of the pod itself: who has evicted it
-    words = [f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ") for found in said]
-    return strip_controls("; ".join(filter(None, words)).encode())
+def _count_staying(pods: Collection[Object]) -> Counter[str]:
+    """Counts by copy the pods that may start something yet."""
+    return Counter(copy_of(pod) for pod in pods if not is_leaving(pod) and not is_over(pod))

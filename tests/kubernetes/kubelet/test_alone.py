@@ -88,3 +88,27 @@ def test_a_copy_whose_process_is_killed_has_a_successor_and_does_not_run_again_i
         until(lambda: ready(node, "search-1") and copy_of(node, "search-1").id != first.id, "its successor is ready")
         mark = f"GPUWRIGHT_COPY={first.id}".encode()
         until(lambda: not any(mark in proc.read(f"/proc/{pid}/environ") for pid in proc.list_pids()), "it is gone")
+
+
+def test_a_copy_whose_replicas_somebody_raises_goes_on_as_the_only_one(
+    pod_cluster: RunningCluster, tmp_path: Path
+) -> None:
+    with (
+        budgeted_namespace(pod_cluster) as namespace,
+        pod_node(pod_cluster, namespace, "raised", tmp_path) as made,
+        made.running_agent() as node,
+    ):
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "the copy is ready")
+        first = copy_of(node, "search-1")
+        pod_cluster.kubectl("-n", namespace, "scale", "replicasets", "--all", "--replicas=2")
+        made_pods: set[str] = set()
+
+        def is_alone_again() -> bool:
+            pods = pod_cluster.read("-n", namespace, "get", "pods", "-l", "gpuwright.io/part=copy")["items"]
+            made_pods.update(pod["metadata"]["uid"] for pod in pods)
+            return len(made_pods) == 2 and len(pods) == 1
+
+        until(is_alone_again, lambda: made_pods)
+        assert ready(node, "search-1")
+        assert copy_of(node, "search-1") == first
