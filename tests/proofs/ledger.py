@@ -10,7 +10,7 @@ import random
 import signal
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -82,8 +82,8 @@ def besieged(made: Town, seconds: float, seed: int) -> Journals:
     return journals
 
 
-def judged_by_journals(made: Town, journals: Journals, database_url: str) -> Verdict:
-    """Account for all of it as of two hours later, and recompute it from the journals."""
+def judged_by_journals(made: Town, journals: Journals, database_url: str, pricing: str = "node") -> Verdict:
+    """Account for all of it as of two hours later, and recompute it from the journals; `pricing` is the policy's."""
     until(lambda: _acknowledged(made, journals), "the agents' usage was not all taken")
     for agent in made.agents:
         agent.end(signal.SIGKILL)
@@ -96,12 +96,14 @@ def judged_by_journals(made: Town, journals: Journals, database_url: str) -> Ver
     for _ in range(3):
         keeping.bring_up_to_date(database, WorkPace(0))
     rows = database.read(lambda c: {tuple(row[:5]): row.nano for row in c.execute(text(PARTS))})
-    verdict = _compared(made, journals, heard, rows)
+    verdict = _compared(made, journals, heard, rows, pricing)
     database.close()
     return verdict
 
 
-def _compared(made: Town, journals: Journals, heard: dict[str, datetime], rows: dict[tuple[Any, ...], int]) -> Verdict:
+def _compared(
+    made: Town, journals: Journals, heard: dict[str, datetime], rows: dict[tuple[Any, ...], int], pricing: str
+) -> Verdict:
     told = {(row.node, row.id): row for row in made.rows("SELECT * FROM usage_interval")}
     held, wrong = [], []
     for (node, name), copy in journals.copies.items():
@@ -119,10 +121,10 @@ def _compared(made: Town, journals: Journals, heard: dict[str, datetime], rows: 
                  row.started_at, stop)
         )  # fmt: skip
     wrong += [f"{node} {name} is in the ledger and in no journal" for node, name in told]
-    paid, prices = _declared(made)
+    paid, prices = declared(made)
     start = EPOCH + (min(one.start for one in paid) - EPOCH) // QUARTER * QUARTER
     stops = max(key[0] for key in rows) + QUARTER
-    verdict = judged(paid, prices, held, start, stops)
+    verdict = judged(paid, prices, held, start, stops, pricing)
     wanted = {key: nano for key, nano in verdict.parts.items() if nano}
     wrong += [
         f"{key}: {rows.get(key)}, by the journals {wanted.get(key)}"
@@ -137,10 +139,11 @@ def _unmarked(made: Town, heard: dict[str, datetime], stops: datetime) -> int:
     marked = defaultdict[str, int](int)
     for row in made.rows("SELECT node, sum(gpu_microseconds) FROM allocation WHERE evidence = 'gap' GROUP BY 1"):
         marked[row[0]] = int(row[1])
-    return sum(abs((stops - at) // MICROSECOND - marked[node]) for node, at in heard.items())
+    gpus = Counter(gpu.node for gpu in declared(made)[0])
+    return sum(abs(gpus[node] * ((stops - at) // MICROSECOND) - marked[node]) for node, at in heard.items())
 
 
-def _declared(made: Town) -> tuple[list[Paid], list[Priced]]:
+def declared(made: Town) -> tuple[list[Paid], list[Priced]]:
     always = datetime(9000, 1, 1, tzinfo=UTC)
     paid = [
         Paid(row.node, gpu, (row.gpu_type, row.region, row.purchase), row.memory_gib, row.valid_from,

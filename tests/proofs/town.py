@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,7 @@ LEASE_SECONDS = 3.0
 RATE = 40.0
 SERVICE = "search"
 STUB = {"1": {"10": 12.0, "40": 5.0, "100": 4.0}, "8": {"10": 40.0, "40": 16.0, "100": 12.0}}
+MakeAgent = Callable[[RunningServer, Path, str], AgentProcess]
 LATENCY = ";".join(f"{batch}:" + ",".join(f"{sm}={ms:g}" for sm, ms in curve.items()) for batch, curve in STUB.items())
 
 
@@ -165,6 +166,11 @@ class Town:
         return [row for row in rows if row.epoch < row.highest]
 
 
+def make_process_agent(server: RunningServer, folder: Path, node: str) -> AgentProcess:
+    """Returns an agent of one GPU whose copies are processes of this machine."""
+    return AgentProcess(server, folder, 1, node)
+
+
 def agent_words(gateway: Gateway) -> list[str]:
     return ["--gateway", f"unix:{gateway.listen}"]
 
@@ -177,8 +183,12 @@ def town(
     agents: int,
     environment: dict[str, str] | None = None,
     codes: Mapping[str, Path] | None = None,
+    make_agent: MakeAgent | None = None,
+    documents: Sequence[dict[str, Any]] = (),
+    names: Sequence[str] = (),
 ) -> Iterator[Town]:
     """Everything started, and the service served. `codes` names parts of another version; of agents, the first is."""
+    make_agent = make_agent or make_process_agent
     of_part = dict.fromkeys(("server", "planner", "agent"), ROOT) | dict(codes or {})
     settings = {"GPUWRIGHT_RATE_BURST": "100000", "GPUWRIGHT_RATE_PER_SECOND": "10000"} | (environment or {})
     with ExitStack() as stack:
@@ -193,14 +203,13 @@ def town(
                 servers[-1].code = of_part["server"]
                 servers[-1].restart()
         fleet = []
-        for number in range(agents):
-            place = folder / f"node-{number}"
-            fleet.append(AgentProcess(servers[number % 2], place, 1, f"node-{number}"))
+        for number, name in enumerate(names or [f"node-{number}" for number in range(agents)]):
+            fleet.append(make_agent(servers[number % 2], folder / name, name))
             stack.callback(fleet[-1].close)
             if not number:
                 fleet[0].code = of_part["agent"]
             fleet[-1].start(*agent_words(gateway))
-        reply = servers[0].request("POST", "/api/v1/apply", world())
+        reply = servers[0].request("POST", "/api/v1/apply", [*documents] or world())
         assert reply.status == 200, reply.text
         planners = []
         for number in range(2):

@@ -39,15 +39,19 @@ class AgentProcess:
     """`gpuwright agent run` in a folder of its own; it may be ended and started again."""
 
     def __init__(
-        self, server: AskedServer, folder: Path, gpus: int = 2, node: str = "node-1", kind: str = "v100-16gb"
-    ) -> None:
+        self, server: AskedServer, folder: Path, gpus: int = 2, node: str = "node-1", kind: str = "v100-16gb",
+        gpu_type_name: str = "",
+    ) -> None:  # fmt: skip
         self.server = server
         self.folder = folder
         self.gpus = gpus
         self.node = node
-        self.kind = kind  # of its GPUs; a type of this name must be declared
+        self.kind = kind  # of its GPUs
+        self.gpu_type = gpu_type_name or kind  # which must be declared
+        self.more: tuple[str, ...] = ()  # options of each start
         self.log_path = folder.parent / f"{node}.log"
         self.code = ROOT  # of another version, where a test says so before a start
+        self.environment = dict(os.environ)
         self.process: subprocess.Popen[bytes] | None = None
         assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
         self.join()
@@ -55,7 +59,7 @@ class AgentProcess:
     def join(self) -> None:
         """Joins with a new join token; also again, after the node was deleted."""
         token = self.server.request("POST", "/api/v1/jointokens", {"node": self.node}).json["token"]
-        spec = {"gpuType": self.kind, "gpus": self.gpus, "cpuCores": 48, "memoryGib": 256}
+        spec = {"gpuType": self.gpu_type, "gpus": self.gpus, "cpuCores": 48, "memoryGib": 256}
         join(StateFolder(self.folder), self.server.url, token, self.node, spec)
 
     def command(self, *words: str) -> list[str]:
@@ -65,8 +69,9 @@ class AgentProcess:
         seams = ["--device", "simulated", "--simulated-gpus", str(self.gpus), "--simulated-kind", self.kind]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command("run", *seams, *words), cwd=self.code, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+                self.command("run", *seams, *self.more, *words), cwd=self.code, env=self.environment,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         assert self.process
@@ -103,6 +108,9 @@ class AgentProcess:
         for running in self.runtime.find():
             self.runtime.end(running, force=True)
         until(lambda: not self.runtime.find(), "the copies ended")
+        self.end_driver()
+
+    def end_driver(self) -> None:
         if (self.folder / "simulated").exists():
             switches = Switches(self.folder / "simulated")
             with suppress(DeviceError):  # a driver that has only just been started ends with its folder

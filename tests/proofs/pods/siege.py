@@ -1,0 +1,131 @@
+"""Faults without end in a town whose copies are pods, under requests: after each few all must be as planned again."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from simulation.real.open_loop import percentile
+from tests.kubernetes.kubelet.pod_node import budgeted_namespace
+from tests.kubernetes.nodes import RunningCluster
+from tests.proofs.ledger import Journals
+from tests.proofs.pods.agents import PodAgent, make_pod_agents
+from tests.proofs.pods.faults import PodFaults
+from tests.proofs.pods.judge import PodJudge
+from tests.proofs.town import RATE, SERVICE, Town, town
+from tests.support.load import Sample, steady_load
+from tests.support.patience import until
+
+MOST_AT_ONCE = 8
+PAUSE_SECONDS = 0.0, 0.3
+SETTLE_SECONDS = 120.0  # a hang guard
+ORPHAN_SECONDS = 150.0  # more than agents wait between two looks at what is left over
+DEATH_SECONDS = 2.0  # around the end of a copy without a warning, in which its requests may fail
+
+
+@dataclass
+class SiegeSeen:
+    """What came of it."""
+
+    struck: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    failed: list[Sample] = field(default_factory=list)
+    unexplained: list[Sample] = field(default_factory=list)  # that failed though no copy died
+    broken: list[str] = field(default_factory=list)
+    looks: int = 0
+    recoveries: list[float] = field(default_factory=list)  # seconds from the last fault of a few to the plan
+
+    def __str__(self) -> str:
+        spread = ", ".join(f"p{percent} {percentile(self.recoveries, percent):.1f}" for percent in (50, 90, 99, 100))
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.struck.most_common())
+        return (
+            f"{self.struck.total()} faults ({kinds}); {self.requests} requests, {len(self.failed)} failed, "
+            f"{len(self.unexplained)} of them while no copy died; broken in {self.looks} looks: {len(self.broken)}; "
+            f"seconds until all is as planned ({len(self.recoveries)}): {spread}"
+        )
+
+
+@contextmanager
+def pod_town(cluster: RunningCluster, url: str, folder: Path, agents: int) -> Iterator[Town]:
+    settings = {"GPUWRIGHT_DATABASE_DIRECT": "1"}
+    with (
+        budgeted_namespace(cluster) as namespace,
+        town(url, url, folder, agents, settings, make_agent=make_pod_agents(cluster, namespace)) as made,
+    ):
+        yield made
+
+
+def pods_of(made: Town) -> list[PodAgent]:
+    return [agent for agent in made.agents if isinstance(agent, PodAgent)]
+
+
+def besiege(
+    made: Town, faults: int, seed: int, journals: Journals, say: Callable[[str], object] = lambda _: None
+) -> SiegeSeen:
+    """Strikes so many times; `say` hears how far it is."""
+    rng, seen = random.Random(seed), SiegeSeen()
+    striking, judge = PodFaults(made, rng), PodJudge(made, pods_of(made))
+    path = f"/shop/{SERVICE}/v1/models/stub:infer"
+    with steady_load(made.gateway.port, path, rate_per_second=RATE / 2, method="POST", body="{}") as load:
+        settle(judge, "at first")
+        judge.start()
+        try:
+            while striking.struck.total() < faults:
+                last = []
+                for _ in range(rng.randint(1, MOST_AT_ONCE)):
+                    journals.read()
+                    last.append(striking.strike())
+                    time.sleep(rng.uniform(*PAUSE_SECONDS))
+                striking.mend()
+                began = time.monotonic()
+                settle(judge, f"after {last}")
+                seen.recoveries.append(time.monotonic() - began)
+                took, broken = seen.recoveries[-1], len(judge.broken)
+                say(f"{striking.struck.total()} faults; the last ones took {took:.1f} s; broken so far: {broken}")
+        finally:
+            judge.stop()
+        load.await_answers(10)
+        outcome = load.stop()
+    journals.read()
+    seen.struck, seen.broken, seen.looks = striking.struck, judge.broken, judge.looks
+    seen.requests, seen.failed = len(outcome.samples), list(outcome.failed)
+    seen.unexplained = [sample for sample in seen.failed if not _is_explained(sample, striking.deaths)]
+    return seen
+
+
+def settle(judge: PodJudge, when: str) -> None:
+    """Waits until all is as planned, and as judged by those who do not know what the agents think."""
+    found: list[str] = []
+
+    def is_as_planned() -> bool:
+        found[:] = [] if judge.made.served() else ["the plan is not done"]
+        found.extend(judge.find_left_over())
+        time.sleep(0.1)
+        return not found
+
+    until(is_as_planned, lambda: f"{when}: {found}", SETTLE_SECONDS)
+
+
+def end_all(made: Town) -> list[str]:
+    """Withdraws the service; returns what is left of its copies then."""
+    judge = PodJudge(made, pods_of(made))
+    assert made.servers[0].request("DELETE", f"/api/v1/services/shop/{SERVICE}").status < 300
+    left: list[str] = []
+
+    def is_empty() -> bool:
+        left[:] = judge.find_orphans()
+        return not left
+
+    with suppress(AssertionError):
+        until(is_empty, "nothing is left", ORPHAN_SECONDS)
+    return left
+
+
+def _is_explained(sample: Sample, deaths: list[float]) -> bool:
+    ended = sample.at + sample.latency_ms / 1000
+    return any(sample.at - DEATH_SECONDS <= death <= ended for death in deaths)
