@@ -44,6 +44,8 @@ class NodeLook(NamedTuple):
     gpus: int  # 0: those with something on them
     silent: str = ""  # for how long; empty: it reports
     ailing: tuple[int, ...] = ()
+    closed: str = ""  # in a word: drained, cordoned; empty: plans use it
+    closed_gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class NodeDrawing:
     tooltip: str  # a line per GPU
     silent: str  # for how long; empty: it reports
     ailing: tuple[int, ...]
+    closed: str
     more: int  # GPUs that are not drawn
 
 
@@ -126,7 +129,8 @@ def draw(
             paths["m"].append(f"M{x + WIDE + 1} {HIGH}h4v-{_short(used)}h-4z")
         if index in node.ailing:
             paths["x"].append(f"M{x} 0l18 20m0-20l-18 20")
-        lines.append(_line(index, on, index in node.ailing, room))
+        states = [word for word, found in (("unhealthy", node.ailing), ("closed", node.closed_gpus)) if index in found]
+        lines.append(_line(" ".join([str(index), *states]), on, room))
     return NodeDrawing(
         name=node.name,
         short=node.name.removeprefix(prefix),
@@ -137,6 +141,7 @@ def draw(
         tooltip="\n".join(lines),
         silent=node.silent,
         ailing=node.ailing,
+        closed=node.closed,
         more=len(indexes) - len(drawn),
     )
 
@@ -146,12 +151,12 @@ def _boxes(gpus: int) -> str:
     return "".join(f"M{at * PITCH} 0h18v{HIGH}h-18z" for at in range(gpus))
 
 
-def _line(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) -> str:
+def _line(gpu: str, on: Sequence[GpuResident], room: int) -> str:
     names = [f"{resident.name} {resident.sm_percent:g}" for resident in on]
     while len(names) > 1 and sum(map(len, names)) > room:
         names.pop()
     more = f" and {len(on) - len(names)} more" if len(on) > len(names) else ""
-    return f"{index}{' unhealthy' if is_ailing else ''}: {', '.join(names) or 'empty'}{more}"
+    return f"{gpu}: {', '.join(names) or 'empty'}{more}"
 
 
 def _label(node: NodeLook, residents: Mapping[int, Sequence[GpuResident]], memory_gib: float) -> str:
@@ -166,7 +171,8 @@ def _label(node: NodeLook, residents: Mapping[int, Sequence[GpuResident]], memor
     if node.ailing:
         facts.append(f"unhealthy: GPU {', '.join(map(str, node.ailing))}")
     silent = f"silent {node.silent}; " if node.silent else ""
-    return f"{node.name}: {silent}{', '.join(facts)}"
+    closed = f"{node.closed}; " if node.closed else ""
+    return f"{node.name}: {silent}{closed}{', '.join(facts)}"
 
 
 def _short(value: float) -> str:

@@ -19,6 +19,7 @@ MOST_GPUS = 1024  # boxes on a page
 MOST_NODES = 320
 SCALES = ((16, 4), (64, 3), (256, 2))  # (boxes on a page at most, times as large)
 TOOLTIP_CHARACTERS = 45_000  # of all boxes of a page
+CLOSED = {"drain": "drained", "cordon": "cordoned", "cluster": "drained by its cluster"}
 WELL = ("ok", "degraded", "unknown")
 
 
@@ -46,6 +47,7 @@ class FleetPicture:
     unheard: bool  # no node reports: the fault may be this server's
     ailing: tuple[tuple[str, int, str], ...]  # (node, GPU, why)
     reclaimed: tuple[tuple[str, str], ...]  # (node, when), the soonest first
+    closed: tuple[tuple[str, str], ...]  # (node, how and since when), the earliest first
     pages: int
     page: int
     scale: int  # of the boxes: a small fleet is drawn larger
@@ -73,7 +75,11 @@ def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
         prefix = _prefix([node.name for node in nodes])
         drawn = tuple(
             draw(
-                NodeLook(node.name, node.gpus, silence[node.name], tuple(sorted(ailing[node.name]))), prefix,
+                NodeLook(
+                    node.name, node.gpus, silence[node.name], tuple(sorted(ailing[node.name])),
+                    CLOSED.get(node.closed, node.closed), tuple(node.closed_gpus),
+                ),
+                prefix,
                 residents_of(residents, node.name), memory_gib, room, services, query.service,
             )
             for node in nodes
@@ -94,6 +100,7 @@ def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
         unheard=bool(reported) and data.at - max(reported) > PATIENCE,
         ailing=tuple((name, index, why) for name, found in ailing.items() for index, why in sorted(found.items())),
         reclaimed=_list_reclaimed(data),
+        closed=_list_closed(data),
         pages=max(1, len(pages)),
         page=page,
         scale=next((scale for most, scale in SCALES if boxes <= most), 1),
@@ -132,6 +139,15 @@ def _list_reclaimed(data: ConsoleData) -> tuple[tuple[str, str], ...]:
     """Returns the nodes under notice, each with the time that is left."""
     found = sorted((node.reclaim_at, node.name) for node in data.nodes if node.reclaim_at)
     return tuple((name, ahead(datetime.fromisoformat(deadline), data.at)) for deadline, name in found)
+
+
+def _list_closed(data: ConsoleData) -> tuple[tuple[str, str], ...]:
+    """Returns the nodes that plans leave or put nothing new on, each with how and since when."""
+    found = sorted((node.closed_at or data.at, node.name, node.closed) for node in data.nodes if node.closed)
+    return tuple(
+        (name, f"{CLOSED.get(mode, mode)} for {age((data.at - since) / timedelta(seconds=1))}")
+        for since, name, mode in found
+    )
 
 
 def _ailing(node: MapNode) -> dict[int, str]:

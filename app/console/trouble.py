@@ -81,6 +81,10 @@ def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
     if fleet.reclaimed:
         leaving = [TroubleSubject(name, node_link(name), when) for name, when in fleet.reclaimed]
         yield _write_line("warning", f"{count(len(leaving), 'node is', 'nodes are')} to be reclaimed", MAP, leaving)
+    if fleet.closed:
+        closed = [TroubleSubject(name, node_link(name), how) for name, how in fleet.closed]
+        text = f"{count(len(closed), 'node is', 'nodes are')} closed: plans put nothing new there"
+        yield _write_line("warning", text, MAP, closed)
     if fleet.ailing:
         ailing = [
             TroubleSubject(f"{node}/{index}", node_link(node), why.replace("_", " "))

@@ -14,8 +14,12 @@ from app.store.database.database import statement
 _NODES = """
     SELECT object.name, object.spec ->> 'gpuType' AS gpu_type, CAST(object.spec ->> 'gpus' AS int) AS gpus,
            node_state.received_at, node_detail.detail -> 'gpus' AS ailing,
-           coalesce(object.status ->> 'reclaimAt', '') AS reclaim_at
+           coalesce(object.status ->> 'reclaimAt', '') AS reclaim_at,
+           coalesce(closed.mode, '') AS closed, closed.asked_at AS closed_at,
+           ARRAY(SELECT cordon.gpu FROM cordon WHERE cordon.node = object.name AND cordon.gpu >= 0 ORDER BY cordon.gpu)
+               AS closed_gpus
     FROM object
+    LEFT JOIN cordon AS closed ON closed.node = object.name AND closed.gpu < 0
     LEFT JOIN node_state ON node_state.node = object.name
     LEFT JOIN node_detail ON node_detail.node = object.name
     WHERE object.kind = 'Node' AND object.tenant = '' {named}
@@ -34,7 +38,10 @@ MEMORY = statement(
 
 @dataclass(frozen=True, slots=True)
 class MapNode:
-    """A declared node; `ailing` are its unhealthy GPUs, `reclaim_at` is when its cloud takes it back."""
+    """A declared node; `ailing` are its unhealthy GPUs, `reclaim_at` is when its cloud takes it back.
+
+    `closed` says why plans put nothing new on it: `cordon`, `drain`, or `cluster` where its cluster drains it.
+    """
 
     name: str
     gpu_type: str
@@ -42,6 +49,9 @@ class MapNode:
     received_at: datetime | None
     ailing: Sequence[Free] | None
     reclaim_at: str = ""
+    closed: str = ""
+    closed_at: datetime | None = None
+    closed_gpus: Sequence[int] = ()
 
 
 def nodes(connection: Connection) -> list[MapNode]:

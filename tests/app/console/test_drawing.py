@@ -120,6 +120,25 @@ def test_unserved_services_come_first_then_silent_nodes_then_what_can_wait() -> 
     ]
 
 
+def test_nodes_that_are_drained_or_cordoned_ask_for_attention_and_look_so() -> None:
+    nodes = [
+        node("n-1"),
+        replace(node("n-2"), closed="drain", closed_at=AT - timedelta(minutes=7)),
+        replace(node("n-3"), closed="cluster", closed_at=AT - timedelta(minutes=2), closed_gpus=(1,)),
+    ]
+    whole = seen([service("shop/a")], nodes, instances=[instance("shop/a", "n-1", 0)])
+    assert said(whole) == [("warning", "2 nodes are closed: plans put nothing new there")]
+    (line,) = find_troubles(whole, make_rows(whole), draw_fleet(whole, NOW))
+    assert [subject.words for subject in line.subjects] == [
+        f"drained for 7{THIN}min",
+        f"drained by its cluster for 2{THIN}min",
+    ]
+    drawn = page(whole, Money(), NOW)
+    assert drawn.count('class="closed"') == 2
+    assert "n-2: drained; 4 GPUs" in drawn
+    assert "1 closed: empty" in drawn
+
+
 def test_nodes_under_notice_are_named_with_the_time_that_is_left_and_their_silence_is_expected() -> None:
     def at(seconds: float) -> str:
         return (AT + timedelta(seconds=seconds)).isoformat()
