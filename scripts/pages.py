@@ -82,7 +82,8 @@ def _commands() -> Iterator[str]:
     yield f"# Verbs and options\n\n{WRITTEN} [The command line](cli.md) explains how they work together.\n"
     for verb in VERBS:
         yield f"## {verb.name}\n"
-        extra = f" Needs the extra `{verb.extra}`." if verb.extra else ""
+        extras = " and ".join(f"`{name}`" for name in verb.extra.split(","))
+        extra = f" Needs the extra{'s' if ',' in verb.extra else ''} {extras}." if verb.extra else ""
         extra += " Comes with [the lab](evaluate.md)." if verb.module == OF_THE_LAB else ""
         yield f"{_sentence(verb.help)}{extra}\n"
         yield from _options(_parser(verb), f"gpuwright {verb.name}")

@@ -24,7 +24,7 @@ from agents.templates import Filled
 
 START_SECONDS = 60.0  # an image may have to be pulled
 END_SECONDS = 20.0
-SECONDS = START_SECONDS + END_SECONDS + 30.0
+SECONDS = START_SECONDS + 2 * END_SECONDS + 60.0  # its output and its end; what is taken away before and after
 LOCK = "doctor.lock"  # in the state folder
 LOOK_SECONDS = 0.2
 PROGRAM = (sys.executable, "-I", "-m", "agents.programs.seen_gpus")
