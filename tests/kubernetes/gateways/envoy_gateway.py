@@ -7,11 +7,12 @@ import shutil
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from scripts.kubernetes.programs import DEFINITIONS
-from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.cluster import Cluster, Refused
 from tests.kubernetes.server import launch
 from tests.support.needs import need_module
 from tests.support.patience import until
@@ -43,7 +44,7 @@ class EnvoyGateway:
     def start(self) -> None:
         """Defines what it needs, makes the Gateway, and waits until Envoy answers there."""
         kubectl = self._cluster.kubectl
-        kubectl("create", "-f", str(self._program.parent / DEFINITIONS))
+        until(self._define, "the API server takes the definitions")
         kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         kubectl("create", "namespace", HOME)
         self._launch_controller()
@@ -67,6 +68,14 @@ class EnvoyGateway:
         for process in reversed(self._processes):
             process.kill()
             process.wait()
+
+    def _define(self) -> bool:
+        """Defines all kinds; a server that has much to do answers 504 to such long objects."""
+        words = ("apply", "--server-side", "-f", str(self._program.parent / DEFINITIONS))
+        with suppress(Refused):
+            self._cluster.kubectl(*words)
+            return True
+        return False
 
     def _launch_controller(self) -> None:
         """Starts it in a root of its own: it looks for its certificates in /certs."""
