@@ -13,7 +13,7 @@ from agents.kubernetes.api import ApiAway, ApiRefused, KubernetesApi, Object
 from agents.kubernetes.following import Follower
 from agents.kubernetes.names import DRIVER, NODE, UUID, name_claim
 
-SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+VERSION, OLDER = "v1", ("v1beta2", "v1beta1")  # of DRA's API; claims are written in the first alone
 FIRST_LIST_SECONDS = 5.0
 _GONE, _EXISTS = 404, 409
 
@@ -23,6 +23,7 @@ class OfferedGpus(msgspec.Struct, frozen=True):
 
     gpus: frozenset[str]  # UUIDs
     shared: bool  # a GPU may have several claims, so that others may have it beside us
+    outdated: bool = False  # the cluster has only older versions of DRA's API
 
 
 class GpuClaims:
@@ -88,17 +89,24 @@ def write_claim(node: str, gpu: str, owner: Object) -> Object:
 
 def read_offered(api: KubernetesApi, node: str) -> OfferedGpus | None:
     """Returns the GPUs of the node that DRA gives out; None where it gives out none."""
-    try:
-        found = api.get(SLICES, fieldSelector=f"spec.nodeName={node}").get("items") or ()
-    except ApiRefused as refused:
-        if refused.status == _GONE:
-            return None  # a cluster without DRA
-        raise ApiAway(str(refused)) from refused
+    version, found = _read_slices(api, node)
     ours = [spec for one in found if (spec := one.get("spec") or {}).get("driver") == DRIVER]
     devices = [device for spec in _list_newest(ours) for device in spec.get("devices") or ()]
     gpus = {uuid: device for device in devices if (uuid := _read_uuid(device))}
     shared = any(device.get("allowMultipleAllocations") for device in gpus.values())
-    return OfferedGpus(frozenset(gpus), shared) if ours else None
+    return OfferedGpus(frozenset(gpus), shared, version != VERSION) if ours else None
+
+
+def _read_slices(api: KubernetesApi, node: str) -> tuple[str, Collection[Object]]:
+    """Returns the newest version of DRA's API that the cluster has, and the node's slices; none without DRA."""
+    for version in (VERSION, *OLDER):
+        try:
+            path = f"/apis/resource.k8s.io/{version}/resourceslices"
+            return version, api.get(path, fieldSelector=f"spec.nodeName={node}").get("items") or ()
+        except ApiRefused as refused:
+            if refused.status != _GONE:
+                raise ApiAway(str(refused)) from refused
+    return VERSION, ()
 
 
 def read_claimed(api: KubernetesApi, node: str) -> OfferedGpus | None:

@@ -204,6 +204,8 @@ def find_other_owner(node: Object, count: int, offered: OfferedGpus | None) -> s
         return f"this node offers {given_out} of {GPU} and has {count} GPUs: turn its time-slicing off"
     if offered and given_out:
         return f"this node's GPUs are given out twice: as {GPU}, and by DRA ({DRIVER}); turn one off"
+    if offered and offered.outdated:
+        return f"DRA ({DRIVER}) gives out this node's GPUs, and gpuwright claims them from Kubernetes 1.34 on"
     if offered and offered.shared:
         return f"DRA ({DRIVER}) gives one GPU of this node to several claims: turn its consumable shares off"
     return ""

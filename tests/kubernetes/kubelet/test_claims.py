@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents.kubernetes.names import name_claim
+from agents.node import gpu_claims
 from agents.node.gpu_holders import GpuHolders
 from agents.runtime.pods import PodRuntime
 from tests.agents.runtime.conformance import SLEEPER, launched
@@ -189,3 +190,19 @@ def test_what_is_no_whole_gpu_is_refused_by_name(
         assert said in held.look()[GPUS[0]]
         assert held.holders.find_claims(GPUS[:1]) is None, "no copy starts there"
         assert name_claim(kubelet.name, GPUS[0]) not in read_claims(space)
+
+
+def test_a_cluster_that_has_only_older_versions_of_dra_is_refused_by_name(
+    space: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_claims, "VERSION", "v9")  # what this server has is older then
+    monkeypatch.setattr(gpu_claims, "OLDER", ("v8", "v1"))
+    cluster = space.cluster
+    with (
+        cluster.running_node("older") as kubelet,
+        offering(cluster, kubelet.name),
+        holding(cluster, space.namespace, kubelet, tmp_path / "account") as held,
+    ):
+        assert {why.partition(", and")[2] for why in held.look().values()} == {
+            " gpuwright claims them from Kubernetes 1.34 on"
+        }
