@@ -37,7 +37,13 @@ VERBS = (
     CommandVerb("edit", "cli.verbs.edit", "Declare", "change one object in your editor"),
     CommandVerb("delete", "cli.verbs.delete", "Declare", "delete objects by name or file"),
     CommandVerb("validate", "cli.verbs.validate", "Declare", "check files without a server", "server"),
-    CommandVerb("schema", "cli.verbs.schema", "Declare", "the JSON Schema of manifests, for editors", "server"),
+    CommandVerb(
+        "schema",
+        "cli.verbs.schema",
+        "Declare",
+        "the JSON Schema of manifests, by which an editor completes and marks them",
+        "server",
+    ),
     CommandVerb("catalogue", "cli.verbs.catalogue", "Declare", "data sheets of GPU types, ready to apply"),
     CommandVerb(
         "solve", "cli.verbs.solve", "Plan", "decide what runs where, from files alone, with a proof", "solvers"
