@@ -230,7 +230,7 @@ def add_folder(made: Resource, path: str) -> None:
 
 
 def claim(made: Resource, **named: str) -> None:
-    pod_of(made)["resourceClaims"] = [{"name": "gpu", **named}]
+    pod_of(made)["resourceClaims"] = [{"name": "gpu-0", **named}]
 
 
 def labels_of(made: Resource) -> Resource:
