@@ -33,6 +33,7 @@ def test_the_demo_fleet_serves_and_costs_the_same_by_pods_as_by_processes(
     postgres.drop(url)
     for seen in (pods, processes):
         assert (seen.ledger.wrong, seen.ledger.unmarked) == ([], 0)
+        assert not any(service.failed for service in seen.services.values()), str(seen)
         # Busy cores of this machine make answers late, which says nothing of the fleet.
         assert seen.is_kept or not SOAK, str(seen)
     assert sum(pods.nano.values()) == pytest.approx(sum(processes.nano.values()), abs=CENT)
