@@ -1,4 +1,4 @@
-"""GPUs that KAI's scheduler divides: counted in equal parts to who uses them, which is said."""
+"""GPUs that KAI's scheduler divides: equal parts of them count to their users, and the answer says so."""
 
 from __future__ import annotations
 

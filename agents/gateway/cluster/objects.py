@@ -236,7 +236,7 @@ def _is_same_parent(found: Object, parent: ParentGateway, namespace: str) -> boo
 
 
 def _hash(kind: str, *words: str) -> str:
-    """Returns a name that may begin a Service's: a letter, and then what stands for the words."""
+    """Returns a name that may begin a Service's: a letter, and then a hash of the words."""
     return kind + hashlib.sha256("\n".join(words).encode()).hexdigest()[:20]
 
 

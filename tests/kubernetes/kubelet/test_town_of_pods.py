@@ -92,7 +92,7 @@ def test_two_nodes_that_are_taken_away_at_once_are_emptied_and_what_the_rest_can
             assert len(rest) == 2
             pod_cluster.kubectl("taint", "nodes", rest[0], f"{TAINTS[0]}=:NoSchedule")
             short = "SELECT message FROM event WHERE reason = 'reclaim_short' AND name = 'search'"
-            until(lambda: made.rows(short), "what will lack is said")
+            until(lambda: made.rows(short), "an event names the shortfall")
             settle(judge, "without a third")
             assert find_used(made) == rest, "the old copy serves until its node is gone"
             load.await_answers(30)
@@ -114,7 +114,7 @@ def find_shares(made: Town) -> float:
 
 
 def ask_for(server: RunningServer, **spec: object) -> None:
-    """Declares the service anew."""
+    """Declares the service again."""
     service = dict(world()[-1])
     service["spec"] = {**service["spec"], **spec}
     assert server.request("POST", "/api/v1/apply", [service]).status == 200
