@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-all lab-test soak net check types rules format openapi bench lock clean kubernetes kube-conformance
+.PHONY: help install up savings test test-all lab-test soak net check types rules format openapi bench lock clean kubernetes kube-conformance
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 BIN := .venv/bin
@@ -21,6 +21,10 @@ install: ## everything for development, into .venv
 up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS='--port 9000'
 	@$(SYNC) up
 	@$(BIN)/python scripts/compile.py up & exec $(BIN)/gpuwright up $(ARGS)
+
+savings: ## what gpuwright would save on simulated fleets, beside four other ways, in about a minute
+	@$(SYNC) up
+	@$(BIN)/gpuwright bench savings $(ARGS)
 
 # Naming tests runs all of them, slow ones too, in their everyday form.
 FAST = $(if $(filter tests% lab%,$(ARGS)),,GPUWRIGHT_FAST=1)

@@ -11,7 +11,8 @@ PLANNER = (
 COMPARED = (
     "baselines to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest);"
     " reserve-and-pack; melange follows a paper with a service a GPU; one instance a GPU on each service's cheapest"
-    " type (one-per-gpu); everything on the largest type (largest)"
+    " type (one-per-gpu); two time slices a GPU on nodes that Karpenter rents (time-sliced); everything on the largest"
+    " type (largest)"
 )
 ADDED = "the lab adds gpulet, gslice, igniter, orion and muxflow"
 

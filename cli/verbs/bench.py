@@ -44,6 +44,11 @@ OWN = {
         "requests a second that the simulation serves, and how a plan fares there",
         "planner",
     ),
+    "savings": Benchmark(
+        "cli.bench.savings",
+        "what gpuwright saves on simulated fleets, beside Kubernetes' autoscaler, a GPU each and time slices",
+        "planner",
+    ),
 }
 # Those of the lab: where it is not installed, their names say how to get it.
 OF_THE_LAB = (

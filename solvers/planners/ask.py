@@ -23,6 +23,7 @@ from solvers.planners.names import (
     OLTUNES,
     ONE_PER_GPU,
     RESERVE,
+    TIME_SLICED,
     UnknownPlanner,
     find_added_planners,
 )
@@ -51,6 +52,7 @@ DRAFTERS: Mapping[str, tuple[str, str]] = {
     MELANGE: ("solvers.baselines.whole", "plan_melange"),
     LARGEST: ("solvers.baselines.largest", "plan"),
     ONE_PER_GPU: ("solvers.baselines.whole", "plan_one_per_gpu"),
+    TIME_SLICED: ("solvers.baselines.whole", "plan_time_sliced"),
 }
 BOUND_SHARE = 0.3  # of the seconds of a question: the plan itself takes much less than a second
 

@@ -21,8 +21,9 @@ RESERVE = "reserve-and-pack"
 MELANGE = "melange"
 LARGEST = "largest"
 ONE_PER_GPU = "one-per-gpu"
+TIME_SLICED = "time-sliced"
 # What planners are compared with; a policy cannot name them. Other distributions add some.
-BASELINES = (HPA, HPA_CHEAPEST, RESERVE, MELANGE, LARGEST, ONE_PER_GPU)
+BASELINES = (HPA, HPA_CHEAPEST, RESERVE, MELANGE, LARGEST, ONE_PER_GPU, TIME_SLICED)
 
 
 def find_added_planners() -> EntryPoints:

@@ -56,7 +56,7 @@ class WhatIfRequest(BaseModel):
     planner: Annotated[
         Literal[
             "", "joint", "hetsev", "mudi", "inss", "morak", "oltunes", "hpa", "hpa-cheapest", "reserve-and-pack",
-            "melange", "largest", "one-per-gpu",
+            "melange", "largest", "one-per-gpu", "time-sliced",
         ],
         Field(description="Planner of the changed fleet, not the policy's; also those that no policy may name"),
     ] = ""  # fmt: skip

@@ -1,4 +1,4 @@
-"""A fleet whose GPUs are given out whole, one to an instance; what runs in the same shape stays where it is."""
+"""A fleet whose GPUs are given out whole or by slices; what runs in the same shape stays where it is."""
 
 from __future__ import annotations
 
@@ -37,24 +37,34 @@ class WholeFleet:
 
     def shapes(self, service: Service) -> list[FleetShape]:
         """Returns for each pool the shape of a whole GPU, of the variants that keep the service's accuracy."""
+        return read_offers(self.problem).find_whole_shapes(self.narrow_variants(service), self.rooms.pools)
+
+    def narrow_variants(self, service: Service) -> Service:
+        """Returns the service with the variants that keep its accuracy alone."""
         known = {variant.name: variant.accuracy for variant in self.problem.models[service.model]}
         accurate = tuple(name for name in service.variants if known.get(name, 0.0) >= service.mean_accuracy)
-        able = replace(service, variants=accurate)
-        return read_offers(self.problem).find_whole_shapes(able, self.rooms.pools)
+        return replace(service, variants=accurate)
 
-    def seat(self, service: Service, shape: FleetShape, count: int) -> int:
-        """Places so many instances, first where they run now; returns how many found a GPU."""
+    def seat(self, service: Service, shape: FleetShape, count: int, *, shares: bool = False) -> int:
+        """Places so many instances, first where they run now; returns how many found a GPU.
+
+        Those that share a GPU take one with others before an idle one, and no GPU twice in one call.
+        """
         placed = 0
-        for place, running, fitting in self._places(service, shape):
+        for place, running, fitting in self._places(service, shape, shares=shares):
             if placed == count:
                 break
             if not self.rooms.can_hold(place, fitting, service):
                 continue
             if running:
                 self.rooms.put_on(place, fitting, service)
-            self.seats.append(running or self.rooms.start_on(place, shape, service))
+            self.seats.append(running or self._start(place, shape, service, shares=shares))
             placed += 1
         return placed
+
+    def find_missing(self) -> dict[str, float]:
+        """Returns by service the rate that the instances so far do not carry beside their neighbours."""
+        return carry(self.problem, self.seats, self.staying)[1]
 
     def draft(self, method: str) -> PlannerDraft:
         """Returns the plan of the instances so far, each with all of its GPU."""
@@ -67,8 +77,12 @@ class WholeFleet:
             for name, rate in sorted(rests.items())
         )
 
+    def _start(self, place: Place, shape: FleetShape, service: Service, *, shares: bool) -> Instance:
+        started = self.rooms.start_on(place, shape, service)
+        return replace(started, id=self.rooms.names.numbered(service.name)) if shares else started
+
     def _places(
-        self, service: Service, shape: FleetShape
+        self, service: Service, shape: FleetShape, *, shares: bool
     ) -> Iterator[tuple[Place, Instance | None, FleetShape]]:  # fmt: skip
         """Yields GPUs of the pool: with an instance of this shape that runs there, then unused ones, then all others.
 
@@ -84,8 +98,10 @@ class WholeFleet:
                 top = self.problem.type_of(line.node).top_clock_mhz
                 seat = replace(line, sm_percent=here.sm_percent, memory_gib=here.memory_gib, clock_mhz=top)
                 yield line.place, seat, here
-        rest = [place for place in self.rooms.idle_places(shape, service) if place not in kept]
-        for place in sorted(rest, key=lambda place: place in self._used):
+        rooms = self.rooms
+        able = rooms.places_for(shape, service) if shares else rooms.idle_places(shape, service)
+        rest = [place for place in able if place not in kept]
+        for place in sorted(rest, key=lambda place: (-rooms.used_percent(place), place in self._used)):
             yield place, None, shape
 
 

@@ -1,4 +1,4 @@
-"""one-per-gpu and Melange: no GPU has two services, and each keeps what its paper promises."""
+"""one-per-gpu, Melange and time-sliced: who shares a GPU, and that each keeps what it promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from math import ceil
 
 import pytest
 
-from solvers.baselines.whole import plan_melange, plan_one_per_gpu
+from solvers.baselines.whole import plan_melange, plan_one_per_gpu, plan_time_sliced
 from solvers.baselines.whole.melange import LEAST_SLICES, cheapest_mixes
 from solvers.planning.fleet.offers import read_offers
 from solvers.planning.fleet.rooms import FleetRooms
@@ -109,6 +109,27 @@ def test_melange_is_as_cheap_as_the_best_division_of_all_slices(a: float, b: flo
     assert not draft.unserved
     assert price(problem, draft) == pytest.approx(best)
     assert price(problem, draft) <= price(problem, planned(plan_one_per_gpu, problem)) + 1e-9
+
+
+def test_two_time_slices_share_a_gpu_and_cost_no_more_than_a_gpu_each() -> None:
+    for rate in (20.0, 150.0, 600.0):
+        problem = fleet(rate)
+        draft = planned(plan_time_sliced, problem)
+        assert not draft.unserved
+        on: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for line in draft.instances:
+            on[line.place].append(line.sm_percent)
+        assert set(map(tuple, on.values())) <= {(50,), (50, 50), (100,)}
+        paid = sum(problem.nodes[node].price_per_hour for node, _ in on)
+        assert paid <= price(problem, planned(plan_one_per_gpu, problem))
+
+
+def test_time_slices_stay_where_they_are_while_they_are_needed() -> None:
+    first = planned(plan_time_sliced, fleet(60.0))
+    again = planned(plan_time_sliced, fleet(59.0), first)
+    assert {(line.service, line.place) for line in again.instances} == {
+        (line.service, line.place) for line in first.instances
+    }
 
 
 def test_melange_gives_a_service_all_of_its_least_instances_or_none() -> None:
