@@ -1,7 +1,7 @@
 """Simulates a fleet in real time, for which `gpuwright up` plans.
 
 Usage: DATABASE_URL=... python -m simulation.live [--left-out NAME]... [--truth NAME [--truth-seed K] [--data DIR]
-       --memory FILE] NODE...
+       --memory FILE] [--checkpoints DIR] NODE...
 
 The fleet follows the declared world: another rate, service or profile takes effect within seconds.
 """
@@ -27,6 +27,7 @@ from simulation.fleet.fleet import SimulatedFleet
 from simulation.fleet.gateway import Gateway
 from simulation.fleet.messages import Post
 from simulation.limits import TRUTHS
+from simulation.serving.saves import SharedSaves
 from simulation.shapes import moving, noisy
 from simulation.truth import Physics
 from simulation.truth.memory import recall, remember
@@ -61,6 +62,7 @@ class Live:
         left_out: frozenset[str],
         physics: Physics | None,
         memory: Path | None,
+        checkpoints: Path | None = None,
     ) -> None:
         self.database = database
         self.physics, self._memory = physics, memory
@@ -72,7 +74,8 @@ class Live:
         truth = worlds.truth_of(world, physics=physics)
         self._remember()
         others = left_out | (truth.problem.nodes.keys() - nodes)
-        self.fleet = SimulatedFleet(truth, self.clock, left_out=others, patient=True)
+        saves = None if checkpoints is None else SharedSaves(checkpoints)
+        self.fleet = SimulatedFleet(truth, self.clock, left_out=others, patient=True, saves=saves)
         started = int(time.time())  # as with a real agent: the reports of an earlier run do not count as newer
         for node in self.fleet.nodes.values():
             node.memory.incarnation = started
@@ -123,6 +126,7 @@ def main() -> int:
     parser.add_argument("--truth-seed", type=int, default=0)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--memory", type=Path, help="file that keeps the scale of models")
+    parser.add_argument("--checkpoints", type=Path, help="folder of jobs' saves, which a real node shares")
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s fleet %(levelname)s %(message)s")
     stopped = threading.Event()
@@ -131,7 +135,9 @@ def main() -> int:
     database = Database(os.environ["DATABASE_URL"], pool_size=2, direct=True)
     nodes = frozenset(args.nodes or sys.stdin.read().split())
     physics = TruthOrder(args.truth, args.truth_seed, args.data).physics()
-    live = Live(database, nodes, frozenset(args.left_out), physics=physics, memory=args.memory)
+    live = Live(
+        database, nodes, frozenset(args.left_out), physics=physics, memory=args.memory, checkpoints=args.checkpoints
+    )
     while not stopped.is_set():
         began = time.monotonic()
         try:

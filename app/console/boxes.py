@@ -89,10 +89,8 @@ def residents_of(found: Mapping[str, Mapping[int, Sequence[GpuResident]]], node:
 
 @lru_cache(maxsize=16)
 def assign_hues(names: tuple[str, ...]) -> Mapping[str, str]:
-    """Returns the colour of each service: the first ones get one of their own, in order; the others share."""
-    return {
-        name: f"c{at if at < HUES else crc32(name.encode()) % HUES}" for at, name in enumerate(sorted(names))
-    }  # fmt: skip
+    """Returns the colour of each service, by its name alone: it stays whatever else is declared or deleted."""
+    return {name: f"c{crc32(name.encode()) % HUES}" for name in names}
 
 
 @lru_cache(maxsize=KEPT_DRAWINGS)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 from sqlalchemy import Connection
 
+from agents.contract.assignments import Assignment
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api.answers import overview
 from app.api.answers.overview import OverviewServiceWire
 from app.api.plans import plan_wire
 from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire
 from app.console.money import Money, summarize_money
+from app.nodes.detail import NodeDetail
+from app.nodes.running import OwnedCopy, owners_of, running, running_of_tenant
 from app.store.database import clock, lease
 from app.store.database.lease import Lease
-from app.store.fleet import fleet_map
+from app.store.fleet import assignments, fleet_map, node_state
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
 from app.store.money import packed_minutes, report_queries
@@ -102,6 +107,15 @@ def read_node(connection: Connection, tenant: str, name: str) -> tuple[ConsoleDa
     found = [node for node in nodes if node.name == name]
     data = replace(data, nodes=found, memory_gib=fleet_map.memory_gib(connection))
     return data, _minutes(connection, data.at, name) if found and not tenant else {}
+
+
+def read_copies(connection: Connection, tenant: str, name: str) -> Sequence[OwnedCopy]:
+    """Returns the copies that the node reported last; a tenant's own for a tenant."""
+    detail = msgspec.convert(node_state.detail(connection, name) or {}, NodeDetail)
+    assigned = assignments.read_assignment(connection, name)
+    owners = owners_of(detail, msgspec.json.decode(assigned[1], type=Assignment) if assigned else None)
+    found = running_of_tenant(detail, owners, tenant) if tenant else running(detail, owners)
+    return found["copies"] if found else ()
 
 
 def read_money(connection: Connection, who: Principal, at: datetime, currency: str) -> Money:

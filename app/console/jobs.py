@@ -21,6 +21,8 @@ class JobLine:
     end: datetime | None  # predicted, or when it finished
     progress: float | None
     unsaved: str
+    repeated: str  # done once more, as it had not been saved or its saves were elsewhere
+    preemptions: int
     restarts: int
     retries_left: str
     exit_code: str
@@ -33,7 +35,7 @@ def job_lines(jobs: Sequence[tuple[str, Free]]) -> list[JobLine]:
 
 def _line(name: str, status: Free) -> JobLine:
     unit = "requests" if "requestsUnsaved" in status else "steps"
-    unsaved = status.get(f"{unit}Unsaved") or 0
+    unsaved, repeated = status.get(f"{unit}Unsaved") or 0, status.get(f"{unit}Repeated") or 0
     left, code = status.get("retriesLeft"), status.get("exitCode")
     end = status.get("finishedAt") or status.get("predictedEnd")
     runs = status.get("phase") in ("starting", "running")
@@ -45,6 +47,8 @@ def _line(name: str, status: Free) -> JobLine:
         end=datetime.fromisoformat(end) if end else None,
         progress=status.get("progress"),
         unsaved=f"{number(unsaved)} {unit}" if unsaved else "",
+        repeated=f"{number(repeated)} {unit}" if repeated else "",
+        preemptions=int(status.get("preemptions", 0)),
         restarts=int(status.get("restarts", 0)),
         retries_left="" if left is None else str(left),
         exit_code="" if code is None else str(code),

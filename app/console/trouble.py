@@ -45,7 +45,14 @@ class TroubleLine:
 
 def find_troubles(data: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
     """Returns alarms before warnings."""
-    found = [*_list_unserved(rows), *_fleet(fleet), *_planner(data), *_late(rows), *_list_unplaced(data)]
+    found = [
+        *_list_unserved(rows),
+        *_fleet(fleet),
+        *_planner(data),
+        *_late(rows),
+        *_list_unplaced(data),
+        *_list_without_saves(data),
+    ]
     return sorted(found, key=lambda line: line.severity != "alarm")
 
 
@@ -117,6 +124,18 @@ def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
     if data.waiting:
         text = f"plan {data.waiting} waits for approval"
         yield TroubleLine("warning", text, plan_link(data.waiting), f"gpuwright plan approve {data.waiting}")
+
+
+def _list_without_saves(data: ConsoleData) -> Iterator[TroubleLine]:
+    """Yields the jobs that lately did work once more because their saves were on another node."""
+    found = {
+        f"{event.tenant}/{event.name}": event.message
+        for event in data.events
+        if event.reason == Reason.JOB_SAVES_MISSING.value
+    }
+    if found:
+        text = f"{count(len(found), 'job was', 'jobs were')} placed where earlier saves are not"
+        yield _write_line("warning", text, "/jobs", [TroubleSubject(job, job_link(job), found[job]) for job in found])
 
 
 def _list_unplaced(data: ConsoleData) -> Iterator[TroubleLine]:

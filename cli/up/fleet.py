@@ -211,7 +211,8 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
             words = ["simulation.real.part", str(order)]
             children.start("the real part", words, data_dir / "real.log", environment, at_our_death=signal.SIGTERM)
             left_out = [fleet.real_node, *fleet.real_services]
-        words = [word for name in left_out for word in ("--left-out", name)]
+        words = ["--checkpoints", str(data_dir / "real" / (fleet.real_node or "simulated") / "checkpoints")]
+        words += [word for name in left_out for word in ("--left-out", name)]
         if fleet.truth:
             words += [*fleet.truth, "--memory", str(data_dir / MEMORY)]
         nodes = "\n".join(name for name in fleet.nodes if name not in left_out)

@@ -144,6 +144,13 @@ def job_progress(status: object) -> str:
     return f"{status['progress']:.0%}" + (f" ({number(unsaved)} unsaved)" if unsaved else "")
 
 
+def read_repeated(status: object) -> float:
+    """Returns the work that a job had to do once more."""
+    known = status if isinstance(status, dict) else {}
+    found = known.get("stepsRepeated") or known.get("requestsRepeated") or 0.0
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
 def accuracy(value: object) -> str:
     """Returns the best accuracy among the variants."""
     found = [entry.get("accuracy") for entry in value] if isinstance(value, list) else []
@@ -189,6 +196,8 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("DEADLINE", spec("deadline", default="none")),
         TableColumn("PRIORITY", spec("priority", default="100")),
         TableColumn("EXIT CODE", status_of("exitCode"), wide=True),
+        TableColumn("REPEATED", lambda item: number(read_repeated(item.get("status"))), wide=True),
+        TableColumn("PREEMPTIONS", status_of("preemptions"), wide=True),
         TableColumn("RESTARTS", status_of("restarts"), wide=True),
         TableColumn("PREEMPTIBLE", spec("preemptible", lambda value: str(value).lower()), wide=True),
         TableColumn("GPUTYPES", spec("profiles", keys), wide=True),

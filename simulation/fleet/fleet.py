@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +62,7 @@ class SimulatedFleet:
         left_out: Collection[str] = (),
         patient: bool = False,
         make_node: NodeMaker | None = None,
+        saves: MutableMapping[str, float] | None = None,
     ) -> None:
         self.truth = truth
         self.clock = clock
@@ -74,7 +75,7 @@ class SimulatedFleet:
         self.nodes = dict(self._machines)  # those that are declared now
         self.declared: dict[str, float] = {}
         self.services: dict[str, Total] = {}
-        self._saves: dict[str, float] = {}  # by job: steps or requests at its last save
+        self._saves = {} if saves is None else saves  # by job: steps or requests at its last save
         self.follow(truth)
         self._rng = np.random.default_rng([seed, 7])
         self._activity = np.random.default_rng([seed, 11])  # of neighbours
@@ -96,7 +97,8 @@ class SimulatedFleet:
         }
         self.services = {name: self.services.get(name, Total()) for name in self.declared}
         self.nodes = {name: node for name, node in self._machines.items() if name in truth.problem.nodes}
-        self._saves = {job: units for job, units in self._saves.items() if job in truth.problem.jobs}
+        for gone in set(self._saves) - truth.problem.jobs.keys():
+            del self._saves[gone]
         for node in self.nodes.values():
             node.truth = truth
 
@@ -248,7 +250,7 @@ class SimulatedFleet:
                     )
                     work.train(speed, since, until, self._saves, job)
                 elif work.saved_at is not None:
-                    self._saves[copy.wanted.owner] = work.units  # it saves before it ends
+                    work.save(until, self._saves, copy.wanted.owner)  # it saves before it ends
             drawn = [(residents[copy.id], node.work[copy.id].busy_share) for copy in copies]
             busy = sum(resident.sm_percent * share for resident, share in drawn)
             node.read(number, self.truth.watts(node.gpu_type, drawn, clock_mhz), busy, until - since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,6 +48,7 @@ class CopyWork:
     busy_seconds: float = 0.0
     batches: int = 0
     units: float = 0.0  # of a job: steps, or requests
+    saved: float = 0.0  # of a job: the units of its last save
     saved_at: float | None = None  # of a job: its last save; None: it has not loaded what earlier copies saved
     busy_share: float = 0.0  # of the previous tick
 
@@ -75,14 +77,22 @@ class CopyWork:
         self.busy_share = busy / (until - since)
         self.busy_seconds += busy
 
-    def train(self, units_per_second: float, since: float, until: float, saves: dict[str, float], job: str) -> None:
+    def train(
+        self, units_per_second: float, since: float, until: float, saves: MutableMapping[str, float], job: str
+    ) -> None:
         """Continues a job from its last save, and saves now and then."""
         if self.saved_at is None:
-            self.units, self.saved_at = saves.get(job, 0.0), since
+            self.units = self.saved = saves.get(job, 0.0)
+            self.saved_at = since
         self.units += units_per_second * (until - since)
         self.busy_share = 1.0
         if until >= self.saved_at + SAVE_SECONDS:
-            saves[job], self.saved_at = self.units, until
+            self.save(until, saves, job)
+
+    def save(self, seconds: float, saves: MutableMapping[str, float], job: str) -> None:
+        """Saves the job's progress, from which its next copy continues."""
+        saves[job] = self.saved = self.units
+        self.saved_at = seconds
 
     @property
     def waits(self) -> bool:
@@ -116,7 +126,8 @@ class CopyWork:
     def totals(self, copy: NodeCopy) -> CopyTotals:
         """Returns what is visible from outside: the gateway counts what it served, the copy reports the rest."""
         if not copy.served:
-            return CopyTotals(Counters(), "", Served(Counters(), memory_gib=copy.wanted.memory_gib, steps=self.units))
+            served = Served(Counters(), memory_gib=copy.wanted.memory_gib, steps=self.units, saved_steps=self.saved)
+            return CopyTotals(Counters(), "", served)
         counters = self.counters()
         answered = counters.requests - counters.errors
         served = Served(

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from agents.contract.assignments import AssignedInstance, Assignment
+from agents.programs.train.main import load_steps, save_steps
 from app.control.domain.specs import job_tables
 from app.manifests.model import Kind
 from app.world.declare import declare
 from simulation.clock import Clock
 from simulation.fleet.fleet import SimulatedFleet
 from simulation.run import Simulation, open_simulation
+from simulation.serving.saves import SharedSaves
 from simulation.world import ACTOR, read_documents, truth_of
 from solvers.planning.problem import Job, JobProfile
 from tests.simulation.worlds import Document, document, gpu_type, model, node, policy, profile, service, small
 
 STEPS_PER_SECOND = 10.0
+
+
+def test_what_simulated_jobs_save_a_real_agents_job_continues(tmp_path: Path) -> None:
+    saves = SharedSaves(tmp_path / "checkpoints")
+    saves["shop/tune"] = 41.9
+    path = tmp_path / "checkpoints" / "shop.tune"
+    assert load_steps(path) == 41
+    save_steps(path, 50)  # by gpuwright-train on the real node
+    again = SharedSaves(tmp_path / "checkpoints")
+    assert dict(again) == {"shop/tune": 50.0}
+    path.write_text("{")
+    assert again.get("shop/tune", 0.0) == 0.0
+    del again["shop/tune"]
+    assert not path.exists()
 
 
 def test_a_job_that_moves_to_another_node_keeps_its_steps() -> None:

@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may
 from app.api.requests import Ctx
-from app.console.data import ConsoleData, read_node
+from app.console.data import ConsoleData, read_copies, read_node
 from app.console.forms import form_token
-from app.console.node_page import describe_node
+from app.console.node_page import NodePage, describe_node
 from app.console.page_answer import show, shown_tenant
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
@@ -42,19 +42,22 @@ def show_node(
     """Shows the node, with what may be done with it; `refused` says why the last attempt was not made."""
     tenant = shown_tenant(who)
 
-    def read(connection: Connection) -> tuple[ConsoleData, dict[int, dict[str, object]], list[RecordedEvent]]:
+    def read(connection: Connection) -> tuple[ConsoleData, NodePage | None, list[RecordedEvent]]:
         found, minutes = read_node(connection, tenant, name)
+        if not found.nodes:
+            return found, None, []
+        described = describe_node(found, minutes, read_copies(connection, tenant, name))
         wanted = EventFilter(kind="Node", name=name)
-        return found, minutes, [] if tenant else events.recent(connection, wanted, MOST_EVENTS)
+        return found, described, [] if tenant else events.recent(connection, wanted, MOST_EVENTS)
 
-    data, minutes, happened = ctx.database.read(read)
-    if not data.nodes:
+    data, described, happened = ctx.database.read(read)
+    if described is None:
         raise unknown_name("node")
     kept_off = [] if tenant else ctx.database.read(lambda connection: cordons.list_cordons(connection, name))
     writes = may(who, Noun.CORDON, AccessVerb.WRITE)
     return show(
         request, who, "node.html", data.at, status=refused.status if refused else 200,
-        node=describe_node(data, minutes), events=happened, cordons=kept_off, refused=refused,
+        node=described, events=happened, cordons=kept_off, refused=refused,
         form=form_token(who) if writes else "",
         said=_said(request.query_params) if writes else "",
         may_ask=may(who, Noun.WHAT_IF, AccessVerb.WRITE),

@@ -186,6 +186,11 @@ class Reason(StrEnum):
     )
     JOB_SWAPPED = "job_swapped", "info", "The process of a preempted job waits in the host memory of its node."
     JOB_RESUMED = "job_resumed", "info", "A job continues where it was stopped."
+    JOB_SAVES_MISSING = (
+        "job_saves_missing",
+        "warning",
+        "A job continues where its saves are not: nodes that run it need one folder of checkpoints.",
+    )
     JOB_FINISHED = "job_finished", "info", "A job is complete."
     JOB_FAILED = "job_failed", "warning", "A job ended before it was complete."
     JOB_LATE = "job_late", "warning", "At its current pace a job will miss its deadline."

@@ -186,7 +186,7 @@ class _Life:
         back = state.done - units
         if back > 0 and (not state.reported_units or units < state.reported_units):
             # A new process continues from the last checkpoint.
-            self._tell(Reason.JOB_RESUMED, f"at {units:,.0f} of {self.work.units:,.0f}: {back:,.0f} had not been saved")
+            self._tell_repeated(units, back)
             self.state = replace(
                 state, done=units, saved=min(reading.saved, units), reported_units=units, reported_at=reading.at,
                 repeated=state.repeated + back,
@@ -205,6 +205,16 @@ class _Life:
             reported_units=units, reported_at=reading.at, per_second=pace,
             failures=0 if progressed else state.failures,
         )  # fmt: skip
+
+    def _tell_repeated(self, units: float, back: float) -> None:
+        """Tells how much work is done once more, and whether it had been saved: then its saves are elsewhere."""
+        unsaved = max(0.0, self.state.done - max(self.state.saved, units))
+        lost = back - unsaved
+        at = f"at {units:,.0f} of {self.work.units:,.0f}"
+        if lost >= 1:
+            self._tell(Reason.JOB_SAVES_MISSING, f"{at} on {self.state.node}: {lost:,.0f} had been saved elsewhere")
+        words = f"{at}: {unsaved:,.0f} had not been saved" if unsaved or not lost else at
+        self._tell(Reason.JOB_RESUMED, words)
 
     def _count_exits(self, reading: JobReading) -> None:
         if reading.exits != self.state.exits:

@@ -25,6 +25,7 @@ from app.console.services import ServiceRow, count_served, make_page, make_rows
 from app.console.trouble import find_troubles
 from app.console.wording import THIN, age, money, number, percent
 from app.control.tell.token_shares import TokenShares
+from app.nodes.running import OwnedCopy
 from app.store.database.lease import Lease
 from app.store.fleet.fleet_map import MapNode
 from app.store.world.events import RecordedEvent
@@ -104,6 +105,27 @@ def test_nothing_is_wrong_where_nothing_is() -> None:
     whole = seen([service("shop/a")], [node("n-1")], instances=[instance("shop/a", "n-1", 0)])
     assert said(whole) == []
     assert "Nothing needs attention" in page(whole, Money(), NOW)
+
+
+def test_a_job_whose_saves_are_elsewhere_asks_for_attention() -> None:
+    missing = RecordedEvent(
+        1, AT, AT, 1, "job_saves_missing", "warning", "Job", "lab", "tune", "at 5: 475 had been saved elsewhere", None
+    )
+    whole = replace(seen([service("shop/a")], [node("n-1")]), events=[missing])
+    assert said(whole) == [("warning", "1 job was placed where earlier saves are not")]
+
+
+def test_a_node_page_shows_copies_that_are_not_planned_there_any_more() -> None:
+    whole = seen([service("shop/a")], [node("n-1")], instances=[instance("shop/a", "n-1", 0)])
+    copies = [
+        OwnedCopy(id="1", instance="i", gpu=0, stage="ready", tenant="shop", service="a"),
+        OwnedCopy(id="2", instance="j", gpu=1, stage="draining", tenant="shop", service="b"),
+        OwnedCopy(id="3", instance="k", gpu=2, stage="gone", tenant="shop", service="b"),
+    ]
+    described = describe_node(whole, {}, copies)
+    assert [gpu.leaving for gpu in described.gpus] == [(), ("shop/b (draining)",), (), ()]
+    drawn = render("node.html", frame=FRAME, node=described, events=[], **QUIET)
+    assert "leaving: shop/b (draining)" in drawn
 
 
 def test_unserved_services_come_first_then_silent_nodes_then_what_can_wait() -> None:
@@ -307,12 +329,11 @@ def test_served_is_what_is_planned_whole_and_answered_by_a_copy() -> None:
     assert {row.name: row.status for row in rows}["shop/b"] == "no copy answers yet"
 
 
-def test_colours_are_given_out_in_order_and_shared_only_when_none_is_left() -> None:
-    names = [f"shop/s{number:02}" for number in range(HUES)]
-    assert list(assign_hues(tuple(reversed(names))).values()) == [f"c{number}" for number in range(HUES)]
-    more = assign_hues((*names, "shop/t"))
-    assert {name: more[name] for name in names} == assign_hues(tuple(names))
-    assert more["shop/t"] in more.values()
+def test_a_service_keeps_its_colour_whatever_else_is_declared_or_deleted() -> None:
+    names = tuple(f"shop/s{number:02}" for number in range(3 * HUES))
+    known = assign_hues(names)
+    assert {name: assign_hues(("shop/a", name))[name] for name in names} == known
+    assert set(known.values()) == {f"c{number}" for number in range(HUES)}
 
 
 def test_an_unknown_service_to_colour_is_reported_without_being_repeated() -> None:

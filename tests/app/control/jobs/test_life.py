@@ -106,6 +106,19 @@ def test_unsaved_work_is_repeated_and_reported() -> None:
     assert course.go(30, HERE, says(HERE, 3, 520, 30)).done == 520
 
 
+def test_a_job_that_is_placed_where_its_saves_are_not_warns_of_what_it_repeats() -> None:
+    course = Course()
+    course.go(0, HERE)
+    course.go(10, HERE, replace(says(HERE, 1, 500, 10), saved=480))
+    course.go(20, THERE)
+    state = course.go(30, THERE, says(THERE, 1, 5, 30))
+    assert (state.done, state.repeated) == (5, 495)
+    assert course.events[-3:-1] == [
+        (Reason.JOB_SAVES_MISSING, "at 5 of 1,000 on n2: 475 had been saved elsewhere"),
+        (Reason.JOB_RESUMED, "at 5 of 1,000: 20 had not been saved"),
+    ]
+
+
 def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
     course = Course()
     course.go(0, HERE)
