@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from app.manifests.model import Kind
 from cli import exits
 from cli.exits import Failed
 from cli.output import OutputTable, age, plain, print_data, say, seconds_since
@@ -15,6 +16,7 @@ from cli.profiling.applied import apply_profiles
 from cli.profiling.asked import GpuPlace, ModelVariant, name_remedy, say_measured, setting_words, show
 from cli.talk.client import ApiClient
 from cli.talk.refusals import ServerRefusal
+from cli.talk.selection import find
 
 POLL_SECONDS = 1.0
 PATH = "/api/v1/campaigns"
@@ -28,6 +30,14 @@ def has_measured_nothing(failure: Failed) -> bool:
     """Returns whether there is no campaign, or it ended without a measurement. While a server is away it goes on."""
     refused = isinstance(failure, ServerRefusal) and failure.status < 500 and failure.status != 429
     return refused or isinstance(failure, NothingMeasured)
+
+
+def check_place(client: ApiClient, place: GpuPlace) -> None:
+    """Refuses a node or GPU that is not there, before anything is declared for it."""
+    node = find(client, Kind.NODE, place.node)
+    gpus = node["spec"]["gpus"]
+    if place.gpu is not None and place.gpu >= gpus:
+        raise Failed(f"node {place.node} has GPUs 0..{gpus - 1}; there is no GPU {place.gpu}", exits.NO)
 
 
 def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, place: GpuPlace) -> int:

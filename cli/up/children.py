@@ -15,6 +15,7 @@ from pathlib import Path
 
 END_SECONDS = 40.0
 SOONEST_SECONDS, LATEST_SECONDS = 1.0, 60.0  # from a death to the next start; doubled at each
+MOST_BYTES, MOST_CHARACTERS = 4096, 400  # of a log, for its last line
 SOUND_SECONDS = 60.0  # after a life of this length the next pause is the shortest
 
 Say = Callable[[str], None]
@@ -86,7 +87,9 @@ class Children:
                 return
             if time.monotonic() - child.began >= SOUND_SECONDS:
                 pause = self._soonest_seconds
-            self._say(f"{child.name} ended unexpectedly ({code}) and starts again in {pause:g} s; see {child.log}")
+            said = _last_line(child.log) if code > 0 else ""  # one that was killed had no time to say why
+            why = f": {said}" if said else ""
+            self._say(f"{child.name} ended unexpectedly ({code}) and starts again in {pause:g} s{why}; see {child.log}")
             self._ending.wait(pause)
             pause = min(2 * pause, LATEST_SECONDS)
             with self._turn:
@@ -94,6 +97,17 @@ class Children:
                     return
                 child.process = _launch(child.command, child.log, child.environment, child.stdin)
                 child.began = time.monotonic()
+
+
+def _last_line(log: Path) -> str:
+    """Returns the last line of a log, which says why a process ended; shortened to a line of a terminal or two."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - MOST_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip()[:MOST_CHARACTERS] if lines else ""
 
 
 def _launch(command: Sequence[str], log: Path, environment: Mapping[str, str], stdin: str) -> subprocess.Popen[bytes]:

@@ -148,6 +148,7 @@ def _profile_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
 
     place = read_place(args.on)
     with ApiClient(resolve(args)) as client:
+        campaign.check_place(client, place)
         is_new = bool(args.file) and declare_model(client, wanted, args.file)
         try:
             return campaign.run_campaign(client, args, wanted, place)

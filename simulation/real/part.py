@@ -45,8 +45,13 @@ from simulation.real.ending import bind_command, end_process
 PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")
 END_SECONDS = 15.0
 PATIENCE_SECONDS = 15.0  # for what starts
+LAST_LINES = 3  # of a log, that say why a process ended
 GATEWAY = "up"
 WEEK_SECONDS = 7 * 86400
+
+
+class NotStarted(Exception):
+    """A process of the real part does not run; its message says what it wrote last."""
 
 
 class RealSetup(msgspec.Struct):
@@ -88,7 +93,9 @@ class RealPart:
         Haproxy(MasterSocket(master), state, requests).write(Desired())
         parts = ["-f", str(self.sockets / "haproxy.cfg"), "-f", str(state / "gpuwright.cfg")]
         self._run("haproxy", [program, "-W", "-S", f"{master},mode,600", *parts])
-        _await(lambda: _answers(MasterSocket(master)), "HAProxy does not answer")
+        _await(lambda: _answers(MasterSocket(master)) or self._has_ended("haproxy"), "HAProxy does not answer")
+        if self._has_ended("haproxy"):
+            raise NotStarted(f"HAProxy ended; it says: {self.last_words('haproxy')}")
         words = ["gateway", "run", "--folder", str(state), "--master", str(master), "--requests", requests]
         words += ["--server", self.order.server, "--server-token-file", str(self.renew_token()), "--name", GATEWAY]
         words += ["--loopback"]
@@ -114,6 +121,15 @@ class RealPart:
         spec.write_text(json.dumps(truth))
         self._run("driver", [sys.executable, "-m", "simulation.truth_driver", str(folder), "--spec", str(spec)])
         _await(lambda: _has_gpus(folder), "the simulated GPUs do not answer")
+
+    def _has_ended(self, name: str) -> bool:
+        return any(known == name and process.poll() is not None for known, process in self.running)
+
+    def last_words(self, name: str) -> str:
+        """Returns the end of what a process wrote, on one line."""
+        log = Path(self.order.folder) / f"{name}.log"
+        lines = log.read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
+        return " | ".join(lines) or f"nothing; see {log}"
 
     def fallen(self) -> str:
         """Returns the process that exited on its own; empty while all run."""
@@ -236,7 +252,7 @@ def _await(true: Any, otherwise: str) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
     while not true():
         if time.monotonic() > until:
-            raise RuntimeError(f"{otherwise} within {PATIENCE_SECONDS:g} s")
+            raise NotStarted(f"{otherwise} within {PATIENCE_SECONDS:g} s")
         time.sleep(0.05)
 
 
@@ -264,8 +280,11 @@ def main() -> int:
         while not stopped.wait(1.0):
             fallen = real.fallen()
             if fallen:
-                raise RuntimeError(f"{fallen} exited; see {order.folder}/{fallen}.log")
+                raise NotStarted(f"{fallen} exited; it says: {real.last_words(fallen)}")
             real.rejoin()
+    except NotStarted as failure:
+        print(failure, file=sys.stderr)  # noqa: T201  its log is what it prints
+        return 1
     finally:
         real.stop()
     return 0

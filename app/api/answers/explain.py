@@ -13,7 +13,7 @@ from app.api.answers import questions
 from app.api.answers.solvers import call_solvers
 from app.api.objects import Name
 from app.api.plans import plan_wire
-from app.api.plans.no_plan import NONE_YET, explain_no_plan
+from app.api.plans.no_plan import NONE_YET, explain_no_plan, explain_unplanned
 from app.api.plans.plan_wire import PlanContentWire, PlanOthersWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
@@ -81,6 +81,8 @@ def service_explanation(ctx: Context, who: Principal, tenant: str, name: str, of
     """Returns the explanation of a service as this caller may see it."""
     granted = require(who, Kind.SERVICE, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.SERVICE, tenant, name))
+    if why := ctx.database.read(lambda connection: explain_unplanned(connection, f"{tenant}/{name}")):
+        raise HttpProblem("not-found", why)
     found = _explain(ctx, who, "service", f"{tenant}/{name}", of)
     return hide_neighbours(_add_held_back(ctx, found, f"{tenant}/{name}", of), who, granted)
 

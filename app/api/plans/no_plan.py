@@ -9,6 +9,7 @@ from app.nodes.reporting_condition import PATIENCE
 from app.store.database import clock, lease
 from app.store.fleet import fleet_map
 from app.store.plans import plan_reads
+from app.store.world.slos import find_unprofiled
 
 NONE_YET = "there is no plan yet"  # a tenant learns no more than this
 NO_PLANNER = (
@@ -40,5 +41,20 @@ def explain_no_plan(connection: Connection) -> str:
         return f"there is no plan yet: {none}; {AGENTS}"
     if not newest:
         return f"there is no plan yet: planner {leader.holder} leads, and {FIRST_CYCLE}"
+    if unprofiled := find_unprofiled(connection):
+        return f"{NONE_YET}: {_explain_unprofiled(*min(unprofiled.items()))}"
     # The newest cycle changed nothing, or its plan was overtaken: nodes have begun to report since.
     return f"there is no plan yet: planner {leader.holder} leads and looks again in its next cycle"
+
+
+def explain_unplanned(connection: Connection, service: str) -> str:
+    """Returns why a service is in no plan, where that is known without one; empty where there is a plan."""
+    if plan_reads.newest(connection):
+        return ""
+    model = find_unprofiled(connection).get(service)
+    return f"{NONE_YET}: {_explain_unprofiled(service, model)}" if model else ""
+
+
+def _explain_unprofiled(service: str, model: str) -> str:
+    measure = f"measure it: gpuwright profile {model} --on NODE --apply"
+    return f"model {model} of {service} has no profile, so nothing is known that could serve it; {measure}"

@@ -50,7 +50,8 @@ def conditions(state: JobState, work: JobWork, now: datetime) -> list[dict[str, 
     """Returns the conditions Placed, Finished and, for a job with a deadline, OnTime."""
     need = state.need
     if state.phase in WAITING:
-        why = "; ".join(part for part in (need.reason, need.relaxation) if part)
+        helps = f"what would place it: {need.relaxation}" if need.relaxation else ""
+        why = "; ".join(part for part in (need.reason, helps) if part)
         reason = "Preempted" if state.phase is JobPhase.PREEMPTED else "Queued"
         if state.is_swapped:
             reason, why = "Swapped", f"its process waits in the host memory of {state.node}{f'; {why}' if why else ''}"

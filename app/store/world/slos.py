@@ -48,6 +48,17 @@ NEVER_RAN = statement(
     """,
 )
 
+UNPROFILED = statement(
+    "services_without_a_profile",
+    """
+    SELECT tenant || '/' || name AS name, spec ->> 'model' AS model FROM object
+    WHERE kind = 'Service' AND NOT EXISTS (
+        SELECT FROM object AS profile
+        WHERE profile.kind = 'Profile' AND profile.spec ->> 'model' = object.spec ->> 'model')
+    ORDER BY tenant, object.name
+    """,
+)
+
 
 class ServiceSlo(TypedDict):
     """The SLO of a service, as it is declared: of whole answers, or of the first token and those after it."""
@@ -75,3 +86,8 @@ def find_never_ran(connection: Connection, services: Collection[str]) -> dict[st
         return {}
     rows = connection.execute(NEVER_RAN, {"services": sorted(services)})
     return {row.name: row.reason for row in rows}
+
+
+def find_unprofiled(connection: Connection) -> dict[str, str]:
+    """Returns the services whose model has no Profile at all, each with its model: no plan can serve them."""
+    return {row.name: row.model for row in connection.execute(UNPROFILED)}

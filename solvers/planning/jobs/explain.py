@@ -10,6 +10,7 @@ import numpy as np
 from solvers.planning.jobs.placement import JobPlacement
 from solvers.planning.plan import Unplaced
 from solvers.planning.pressures import most_felt, slow_by
+from solvers.planning.problem import Job
 
 FULL_JOBS = 20  # jobs of a plan with a relaxation
 SECONDS_A_YEAR = 31_557_600
@@ -78,7 +79,7 @@ def reason(s: JobPlacement, job: int) -> str:
         | (fleet.bears[of].imag < work.least_pressure[p].imag),
         "too few CPU cores left": board.cpu_cores[fleet.node[of]] < work.cpu_cores[p],
         "too little host memory left": board.host_memory_gib[fleet.node[of]] < work.host_memory_gib[p],
-        "a price above its limit or above the cost of its wait": board.is_open[of] == 0,
+        _name_price(spec): board.is_open[of] == 0,
     }
     if spec.deadline and now and not (_fastest(s, job) >= work.need[job]):
         seconds = (spec.deadline - now).total_seconds()
@@ -93,6 +94,13 @@ def reason(s: JobPlacement, job: int) -> str:
     if open_.any():
         counts.append(f"{int(open_.sum())} {_of_the_open(s, job)}")
     return f"of {len(of)} GPUs it has a profile for: {', '.join(counts)}"
+
+
+def _name_price(spec: Job) -> str:
+    """Names why a job does not pay for a GPU that nothing else holds."""
+    if spec.deadline is None and spec.max_price_per_hour is None:
+        return "a price, and it may pay none: it states neither maxPricePerHour nor a deadline"
+    return "a price above its limit or above the cost of its wait"
 
 
 def _of_the_open(s: JobPlacement, job: int) -> str:

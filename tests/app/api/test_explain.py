@@ -21,7 +21,7 @@ from app.store.plans import corrections, plans
 from tests.support.missing_loop import OF_PLANS, missing_loop
 from tests.support.patience import until
 from tests.support.server import RunningServer, running_server
-from tests.support.world import model, profile
+from tests.support.world import model, profile, service
 
 WHY = "why this GPU: lab/x pay for it, so the job costs nothing there"
 JOB: Any = {"job": "shop/tune", "reason": WHY, "relaxation": "", "sentences": ["shop/tune runs on node-0/1", WHY]}
@@ -86,6 +86,14 @@ def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningSer
     finally:
         database.close()
     assert asked(server.token("viewer", tenant="shop")) == "there is no plan yet"
+    nowhere = service("hash", "press", "hasher")
+    assert server.request("POST", "/api/v1/apply", [model("hasher"), nowhere]).status == 200
+    own = server.token("viewer", tenant="press")
+    refused = server.request("GET", "/api/v1/explain/services/press/hash", token=own)
+    assert refused.json["detail"] == (
+        "there is no plan yet: model hasher of press/hash has no profile, so nothing is known that could serve it; "
+        "measure it: gpuwright profile hasher --on NODE --apply"
+    )
 
 
 @pytest.mark.slow

@@ -55,6 +55,19 @@ def test_who_dies_at_once_each_time_is_started_less_and_less_often(tmp_path: Pat
     assert pauses == ["0.02", "0.04", "0.08", "0.16"]
 
 
+def test_who_ends_with_an_error_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    said: list[str] = []
+    children = Children(said.append, soonest_seconds=0.02)
+    log = tmp_path / "part.log"
+    try:
+        children.start("the real part", READING, log, {}, "HAProxy ended; it says: cannot bind")
+        until(lambda: said, "its end was reported")
+    finally:
+        children.stop()
+    assert "and starts again in 0.02 s: " in said[0]
+    assert said[0].endswith(f"; see {log}")
+
+
 def test_what_comes_back_gets_its_input_again(tmp_path: Path) -> None:
     said: list[str] = []
     children = Children(said.append, soonest_seconds=0.02)
