@@ -10,7 +10,7 @@ from typing import Literal
 from app.manifests.numbers import finite_number
 from cli.talk.contexts import DEFAULT_SERVER
 
-Completes = Literal["kinds", "names", "files", "contexts", "verbs"]
+Completes = Literal["kinds", "names", "nodes", "files", "contexts", "verbs"]
 MOST = 1_000_000_000  # that any number here may be
 MOST_VERSION = 10**18 - 1  # of a resource
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -115,6 +115,14 @@ def duration(text: str) -> int:
     match = re.fullmatch(r"([0-9]{1,9})([smhdw]?)", text)
     seconds = int(match[1]) * UNITS[match[2] or "s"] if match else 0
     if not 0 < seconds <= LONGEST_DAYS * UNITS["d"]:
-        most = f"up to {LONGEST_DAYS}d"
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a time like 90s, 15m, 12h, 30d or 2w, {most}")
+        allowed = f"a time like 90s, 15m, 12h, 30d or 2w, over 0 and up to {LONGEST_DAYS}d"
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {allowed}{_duration_meant(text)}")
     return seconds
+
+
+def _duration_meant(text: str) -> str:
+    """Returns the form that `5minutes`, `2 hours` or `99y` stand for, to be added to a message; empty: none."""
+    match = re.fullmatch(r"([1-9][0-9]{0,6}) ?([a-z]+)", text.lower())
+    if match is None or match[2][0] not in UNITS or match[2] in UNITS or match[2].startswith("mo"):
+        return ""
+    return f"; did you mean {match[1]}{match[2][0]}?"

@@ -1,4 +1,4 @@
-"""Shows on a terminal what a command waits for, and for how long."""
+"""Shows what a command waits for, and for how long: on a terminal on one line, on a pipe now and then."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from contextlib import contextmanager
 
 FIRST_SECONDS = 0.7  # a quick answer shows nothing
 STEP_SECONDS = 0.5
+PIPE_FIRST_SECONDS, PIPE_STEP_SECONDS = 2.0, 15.0
 
 
 @contextmanager
 def waiting(words: str) -> Iterator[None]:
-    """Writes one line to stderr while the block lasts, and removes it at the end; only on a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
+    """Says on stderr that the block is at work: on a terminal by one line, which goes at its end, else by a few."""
     began, ended = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        pause = PIPE_FIRST_SECONDS
+        while not ended.wait(pause):
+            pause = PIPE_STEP_SECONDS
+            print(f"{words}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
     def show() -> None:
         pause = FIRST_SECONDS
@@ -30,7 +34,7 @@ def waiting(words: str) -> Iterator[None]:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
-    thread = threading.Thread(target=show, daemon=True)
+    thread = threading.Thread(target=show if sys.stderr.isatty() else tell, daemon=True)
     thread.start()
     try:
         yield

@@ -132,6 +132,10 @@ def missing(verb: CommandVerb, error: ModuleNotFoundError) -> Exception:
     )
 
 
+FILE_ENDINGS = (".yaml", ".yml", ".json")
+NO_FILE = "-f"
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Formats the help in the same way on every terminal."""
 
@@ -146,12 +150,27 @@ class Parser(argparse.ArgumentParser):
         given.setdefault("formatter_class", HelpFormatter)
         given.setdefault("allow_abbrev", False)
         super().__init__(**given)
+        self._words: list[str] = []
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            from difflib import get_close_matches
+
+            near = get_close_matches(str(value), [str(choice) for choice in action.choices or ()], n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise argparse.ArgumentError(action, f"{error.message}{meant}") from None
 
     def error(self, message: str) -> NoReturn:
+        file = next((word for word in self._words if word.endswith(FILE_ENDINGS)), "")
+        if file and f"{NO_FILE}/--file" in message:
+            message += f"; did you mean {NO_FILE} {file}?"
         raise Failed(f"{message}{' See' if message.endswith('?') else '; see'}: {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Refuses what it does not know at once, where the options are known that may have been meant."""
+        self._words = [str(word) for word in args or ()]
         found, extra = super().parse_known_args(args, namespace)
         if extra:
             from cli.options_elsewhere import explain_option

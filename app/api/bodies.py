@@ -83,10 +83,11 @@ def _parse(
 def _also_wrong(request: Request, found: Examined) -> list[ManifestFault]:
     """Checks the documents without faults against the store, so that one answer names every fault."""
     at_fault, who = found.at_fault, principal(request)
-    if at_fault is None or not all(may(who, m.kind, AccessVerb.WRITE, m.tenant) for m in found.manifests):
+    all_found = [*found.manifests, *found.sketches]
+    if at_fault is None or not all(may(who, m.kind, AccessVerb.WRITE, m.tenant) for m in all_found):
         return []
     ctx = context(request)
-    unknown = ctx.database.read(lambda connection: dangling(connection, found.manifests, at_fault))
+    unknown = ctx.database.read(lambda connection: dangling(connection, found.manifests, found.sketches, at_fault))
     return unknown + foreign(found.manifests, ctx.settings.currency)
 
 

@@ -19,6 +19,9 @@ ELSEWHERE = {"namespace": "tenant"}  # the names that other systems use
 COMPARED_CHARACTERS = 64  # a longer word is no typing mistake, and slow to compare
 
 
+SHORTEST_BEGINNING = 3  # of a word that stands for one it begins
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestFault:
     """A fault: its place, the value, and what is allowed."""
@@ -97,4 +100,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     found = get_close_matches(word.lower(), lower, n=3, cutoff=0.6)
     # Swapped letters are the likelier slip: modle is model, though mode is closer by a letter.
     found.sort(key=lambda candidate: sorted(candidate) != sorted(word.lower()))
+    if not found:  # rate is ratePerSecond, where nothing else begins so
+        longer = [candidate for candidate in lower if candidate.startswith(word.lower())]
+        found = longer if len(longer) == 1 and len(word) >= SHORTEST_BEGINNING else []
     return lower[found[0]] if found else ""

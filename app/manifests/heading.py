@@ -22,6 +22,7 @@ KINDS: Mapping[str, Kind] = {str(kind): kind for kind in Kind}
 
 NAME = re.compile(LABEL)
 NAME_ALLOWED = "1..63 characters a-z, 0-9 and -, beginning and ending with a letter or digit"
+LONGEST_SPELLED = 63
 LABEL_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{WORD}")
 LABEL_KEY_ALLOWED = "[prefix/]name of letters, digits, -, _ and ., the name 1..63 of them"
 LABEL_VALUE = re.compile(rf"(?:{WORD})?")
@@ -95,8 +96,17 @@ def _name(metadata: Mapping[str, JSON], which: str, called: str, tally: FaultTal
         message = f"{quote(name)} is not a valid name"
     else:
         message = f"{quote(name)} is not a string" + _hint(name)
-    tally.add(called, f"metadata.{which}", message, NAME_ALLOWED, name)
+    meant = _spell_name(name) if isinstance(name, str) else ""
+    tally.add(called, f"metadata.{which}", message, NAME_ALLOWED, name, meant)
     return None
+
+
+def _spell_name(text: str) -> str:
+    """Returns the valid name that is nearest to a text; empty where it is not clear."""
+    if len(text) > LONGEST_SPELLED or not text.isascii():
+        return ""
+    found = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return found if NAME.fullmatch(found) else ""
 
 
 def _tenant(

@@ -59,12 +59,12 @@ def load(inputs: Iterable[Path | Input]) -> DeclaredFiles:
         except ManifestsRefused as refused:
             faults += refused.faults
             too_large |= refused.too_large
-    manifests, wrong, at_fault = examine(documents, default_tenant=DEFAULT_TENANT, offline=True)
+    manifests, wrong, at_fault, sketches = examine(documents, default_tenant=DEFAULT_TENANT, offline=True)
     world = DeclaredFiles({manifest.key: manifest for manifest in manifests})
     unreadable = bool(faults)
     faults += wrong
     if at_fault is not None and not unreadable:
-        faults += find_unknown(world, at_fault)
+        faults += find_unknown(world, at_fault, sketches)
     if not faults and not manifests:
         faults = [ManifestFault("", "", "there is no file to read", "at least one manifest")]
     if faults:
@@ -72,13 +72,16 @@ def load(inputs: Iterable[Path | Input]) -> DeclaredFiles:
     return world
 
 
-def find_unknown(world: DeclaredFiles, at_fault: frozenset[Key]) -> list[ManifestFault]:
+def find_unknown(
+    world: DeclaredFiles, at_fault: frozenset[Key], sketches: Sequence[Manifest] = ()
+) -> list[ManifestFault]:
     """Returns references to missing objects, and Profiles of the same subject.
 
     A reference to an object at fault is skipped: the object is reported already, and is not missing.
     """
     manifests = references.drop_faulty_references(world.manifests.values(), at_fault)
-    found = references.find_missing(manifests, world) + references.find_clashes(manifests, {})
+    also_wrong = references.drop_faulty_references(sketches, at_fault)
+    found = references.find_missing([*manifests, *also_wrong], world) + references.find_clashes(manifests, {})
     found += find_unfit(manifests, world) + find_unfit_caps(manifests, world)
     states = world.of(Kind.STATE)
     if len(states) > 1:

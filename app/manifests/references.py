@@ -10,6 +10,8 @@ from app.manifests.faults import ManifestFault, nearest, quote
 from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
 
 MAX_COMPARED = 2_000  # names with which a misspelt name is compared
+REFER_TO_MODELS = (Kind.PROFILE, Kind.SERVICE)
+REFER_TO_GPU_TYPES = (Kind.NODE, Kind.PROFILE)
 MAX_MEANT = 20  # faults that get a suggestion: comparing is slow, and a reader needs no more
 
 
@@ -37,25 +39,23 @@ def list_references(manifest: Manifest) -> list[Reference]:
 
 
 def _list_references(manifest: Manifest) -> Iterator[Reference]:
+    """Yields them; of a manifest at fault, whose spec may lack fields, those that are there."""
     spec: WrittenSpec = manifest.spec
-    match manifest.kind:
-        case Kind.NODE:
-            yield Reference(Key(Kind.GPU_TYPE, "", spec["gpuType"]), "", "spec.gpuType")
-        case Kind.PROFILE:
-            model = Key(Kind.MODEL, "", spec["model"])
-            yield Reference(model, "", "spec.model")
+    if manifest.kind in REFER_TO_MODELS and "model" in spec:
+        model = Key(Kind.MODEL, "", spec["model"])
+        yield Reference(model, "", "spec.model")
+        if "variant" in spec:
             yield Reference(model, spec["variant"], "spec.variant")
-            yield Reference(Key(Kind.GPU_TYPE, "", spec["gpuType"]), "", "spec.gpuType")
-        case Kind.SERVICE:
-            model = Key(Kind.MODEL, "", spec["model"])
-            yield Reference(model, "", "spec.model")
-            for index, variant in enumerate(spec.get("variants", ())):
-                yield Reference(model, variant, f"spec.variants[{index}]")
-            for index, gpu_type in enumerate(spec.get("gpuTypes", ())):
-                yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.gpuTypes[{index}]")
-        case Kind.JOB:
-            for gpu_type in spec["profiles"]:
-                yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.profiles.{gpu_type}")
+        for index, variant in enumerate(spec.get("variants", ())):
+            yield Reference(model, variant, f"spec.variants[{index}]")
+    if manifest.kind in REFER_TO_GPU_TYPES and "gpuType" in spec:
+        yield Reference(Key(Kind.GPU_TYPE, "", spec["gpuType"]), "", "spec.gpuType")
+    if manifest.kind is Kind.SERVICE:
+        for index, gpu_type in enumerate(spec.get("gpuTypes", ())):
+            yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.gpuTypes[{index}]")
+    if manifest.kind is Kind.JOB:
+        for gpu_type in spec.get("profiles", ()):
+            yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.profiles.{gpu_type}")
 
 
 def find_missing(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[ManifestFault]:

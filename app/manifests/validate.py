@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ class Examined(NamedTuple):
     manifests: list[Manifest]
     faults: list[ManifestFault]
     at_fault: frozenset[Key] | None = frozenset()  # None for a document that does not even name its object
+    sketches: tuple[Manifest, ...] = ()  # of objects at fault: the fields of their specs that are right
 
 
 def validate(
@@ -44,6 +46,7 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
     """
     tally = FaultTally()
     manifests: list[Manifest] = []
+    sketches: list[Manifest] = []
     declared: dict[Key, str] = {}
     anonymous = False
     for document in documents:
@@ -72,8 +75,18 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
         declared.setdefault(found.key, source)
         if spec is not None and tally.count == before:
             manifests.append(Manifest(*found.key, spec, found.labels, source))
+        elif spec is not None and tally.room > 0:  # else not every fault is at hand
+            wrong = {_name_root(fault.field) for fault in tally.faults if fault.document == found.called}
+            right_fields = {field: value for field, value in spec.items() if field not in wrong}
+            sketches.append(Manifest(*found.key, right_fields, {}, source))
     right = {manifest.key for manifest in manifests}
-    return Examined(manifests, tally.all(), None if anonymous else frozenset(declared.keys() - right))
+    at_fault = None if anonymous else frozenset(declared.keys() - right)
+    return Examined(manifests, tally.all(), at_fault, tuple(sketches))
+
+
+def _name_root(field: str) -> str:
+    """Returns `slo` of `spec.slo.latencyMs`."""
+    return re.split(r"[.\[]", field.removeprefix("spec."), maxsplit=1)[0]
 
 
 def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: FaultTally) -> dict[str, JSON] | None:

@@ -78,7 +78,9 @@ def _refuse_unknown(name: str, report: MoneyReport, dimensions: Sequence[str]) -
 def find_report(name: str) -> MoneyReport:
     """Returns the report of that name."""
     if name not in REPORTS:
-        raise HttpProblem("not-found", f"there is no report {escape(name)!r}; known: {', '.join(REPORTS)}")
+        meant = nearest(name, REPORTS)
+        hint = f"did you mean {meant}?" if meant else f"known: {', '.join(REPORTS)}"
+        raise HttpProblem("not-found", f"there is no report {escape(name)!r}; {hint}")
     return REPORTS[name]
 
 

@@ -48,10 +48,12 @@ def check(
     _refuse_broken(connection, principal, written)
 
 
-def dangling(connection: Connection, manifests: Sequence[Manifest], at_fault: frozenset[Key]) -> list[ManifestFault]:
-    """Returns references to missing objects, of manifests that come with others that are at fault themselves."""
+def dangling(
+    connection: Connection, manifests: Sequence[Manifest], sketches: Sequence[Manifest], at_fault: frozenset[Key]
+) -> list[ManifestFault]:
+    """Returns references to missing objects, of manifests and of sketches of those that are at fault themselves."""
     world = _AfterChange(connection, manifests, set())
-    return rules.find_missing(rules.drop_faulty_references(manifests, at_fault), world)
+    return rules.find_missing(rules.drop_faulty_references([*manifests, *sketches], at_fault), world)
 
 
 def invalid(faults: Sequence[ManifestFault]) -> HttpProblem:

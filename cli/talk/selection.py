@@ -11,7 +11,7 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.exits import Failed
-from cli.kinds import kind_of, label, object_path
+from cli.kinds import WORDS, kind_of, label, object_path
 from cli.talk.client import ApiClient
 from cli.talk.refusals import ServerRefusal
 
@@ -23,6 +23,8 @@ def read_names(first: str, others: Sequence[str]) -> list[tuple[Kind, str]]:
     if "/" not in first:
         return [(kind_of(first), name) for name in others]
     parts = [word.partition("/") for word in (first, *others)]
+    if parts[0][0].lower() not in WORDS and not others:
+        raise Failed(f"{first!r} names no kind; name it first, like: service {first}, or job {first}")
     for kind, _, name in parts:
         if not name:
             raise Failed(f"{kind!r} is not a name: after {first} every word must be KIND/NAME")

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     items = entries(args)
     if not print_data(items, args.output):
         if not items:
-            say("no entries found")
+            say(_explain_nothing(args))
         OutputTable(["AGE", "BY", "ROLE", "ACTION", "OUTCOME", "OBJECT", "DETAIL"]).rows(
             [
                 age(entry["at"]),
@@ -85,6 +85,18 @@ def entries(args: argparse.Namespace) -> list[dict[str, Any]]:
             if not cursor:
                 break
     return found
+
+
+def _explain_nothing(args: argparse.Namespace) -> str:
+    """Returns that there are no entries; where an action was named, which ones the newest entries have."""
+    if not args.verb:
+        return "no entries found"
+    with ApiClient(resolve(args)) as client:
+        newest = client.get("/api/v1/audit", {"limit": LARGEST_PAGE})["items"]
+    known = sorted({str(entry["verb"]) for entry in newest})
+    if args.verb in known:
+        return f"no entries of the action {args.verb} fit the other filters"
+    return f"no entry of the action {args.verb!r} was found; the newest entries have: {', '.join(known) or 'none'}"
 
 
 def _object_of(entry: Mapping[str, Any]) -> str:

@@ -96,6 +96,8 @@ def _offer(action: argparse.Action, values: list[str], given: Mapping[str, str])
             return [(word, "") for word in sorted(WORDS)]
         case "contexts":
             return [(name, "") for name in sorted(load(config_path())["contexts"])]
+        case "nodes":
+            return [(name, "") for name in _names("nodes", given) if name not in values]
         case "names":
             return [(name, "") for name in _names(values[0].partition("/")[0], given)] if values else []
     if isinstance(action, argparse._SubParsersAction):

@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.epilog = EPILOGS[verb]
     nargs = "*" if verb == "cordon" else "+"
     place = parser.add_argument("places", nargs=nargs, metavar="NODE[/GPU]", help="a node, or one of its GPUs")
-    completes(place, "names")
+    completes(place, "nodes")
     if verb == "drain":
         parser.add_argument(
             "--deadline",

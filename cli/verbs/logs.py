@@ -13,6 +13,7 @@ from cli import exits
 from cli.arguments import add_connection_arguments, completes
 from cli.exits import Failed
 from cli.output import plain, print_data
+from cli.patience import waiting
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.selection import find
@@ -32,24 +33,30 @@ PAUSE_SECONDS = 1.0  # while nothing runs
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("what", metavar="service|job", choices=tuple(KINDS), help="service or job")
-    completes(parser.add_argument("name", metavar="TENANT/NAME", help="its name"), "names")
+    parser.add_argument("what", metavar="service|job", help="service or job")
+    completes(parser.add_argument("name", nargs="?", metavar="TENANT/NAME", help="its name"), "names")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what it prints from now on")
     parser.add_argument("--json", action="store_true", help="one answer of the server, as JSON")
     add_connection_arguments(parser, tenant=True)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.what not in KINDS or not args.name:
+        name = args.name or (args.what if args.what not in KINDS else "TENANT/NAME")
+        raise Failed(f"name what it is and its name: gpuwright logs service {name}, or: gpuwright logs job {name}")
     if args.json and args.follow:
         raise Failed("--json is one answer; leave out --follow")
     with ApiClient(resolve(args)) as client:
         metadata = find(client, KINDS[args.what], args.name)["metadata"]
         path = f"/api/v1/logs/{KINDS[args.what].plural}/{metadata['tenant']}/{metadata['name']}"
-        found = client.get(path)
+        with waiting("reading logs"):
+            found = client.get(path)
         if print_data(found, "json" if args.json else "text"):
             return exits.OK
         if not found["items"]:
             print(f"{args.what} {args.name} has not run yet", file=sys.stderr)
+        if found["items"] and not args.follow and not any(item["answered"] for item in found["items"]):
+            raise Failed(_explain_silence(f"{args.what} {args.name}", found["items"]), exits.NO)
         _print(found["items"], sys.stderr if not args.follow else None)
         while args.follow:
             after = found["after"]
@@ -58,6 +65,14 @@ def run(args: argparse.Namespace) -> int:
             if not any(item["answered"] for item in found["items"]):
                 time.sleep(PAUSE_SECONDS)
     return exits.OK
+
+
+NO_AGENT = "a node without an agent does not answer: one that is away, or that `gpuwright up` simulates"
+
+
+def _explain_silence(what: str, items: Sequence[Mapping[str, Any]]) -> str:
+    nodes = ", ".join(sorted({str(item["node"]) for item in items}))
+    return f"nothing was read of {what}: no answer from {nodes}; {NO_AGENT}"
 
 
 def _print(items: Sequence[Mapping[str, Any]], notes: Any) -> None:
@@ -69,4 +84,4 @@ def _print(items: Sequence[Mapping[str, Any]], notes: Any) -> None:
         if notes is not None and not item["answered"]:
             print(f"node {item['node']} does not answer for {item['instance']}", file=notes)
     if notes is not None and not all(item["answered"] for item in items):
-        print("a node without an agent does not answer: one that is away, or that `gpuwright up` simulates", file=notes)
+        print(NO_AGENT, file=notes)

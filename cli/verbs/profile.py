@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     completes(files, "files")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--on", metavar="NODE[/GPU]", help="measure on a node")
+    completes(where.add_argument("--on", metavar="NODE[/GPU]", help="measure on a node"), "nodes")
     file = parser.add_argument("--file", metavar="FILE", help="with --on: declares the model; .onnx among its models")
     completes(file, "files")
     where.add_argument("--url", metavar="URL", help="measure the server at http://HOST:PORT")

@@ -30,7 +30,7 @@ USUAL_SECONDS = 120  # what most clouds leave
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    completes(parser.add_argument("nodes", nargs="+", metavar="NODE", help="a node"), "names")
+    completes(parser.add_argument("nodes", nargs="+", metavar="NODE", help="a node"), "nodes")
     when = parser.add_mutually_exclusive_group()
     when.add_argument(
         "--in",

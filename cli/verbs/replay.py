@@ -11,6 +11,7 @@ from cli import exits
 from cli.arguments import add_connection_arguments, completes, whole
 from cli.exits import Failed
 from cli.output import plain
+from cli.patience import waiting
 from cli.talk.client import ApiClient
 from cli.talk.contexts import reason, resolve
 
@@ -40,16 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.plan is None) == (args.file is None):
         raise Failed("name the generation of a plan, or a file with its record; see: gpuwright replay --help")
+    body = _body(args)  # before the solvers are loaded, which takes long where they are compiled
     from app.control.answer.replay import ReplayRefused, read_record, replay
     from app.control.solve.inline import Inline
 
-    body = _body(args)
     try:
         record = read_record(body)
     except ReplayRefused as refused:
         raise Failed(f"{args.file or args.plan}: {refused}") from None
     try:
-        found = replay(record, Inline())
+        with waiting("deciding again"):
+            found = replay(record, Inline())
     except ReplayRefused as refused:
         raise Failed(str(refused)) from None
     _show(found, record.generation, args.json)

@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from app.manifests.model import Kind
@@ -85,7 +86,9 @@ def _refuse_unknown_condition(wanted: str, kind: Kind) -> None:
     name, known = value.partition("=")[0], CONDITIONS.get(kind, ())
     if path == "condition" and name not in known:
         listed = f"it has {', '.join(known)}" if known else "objects of this kind have none"
-        raise Failed(f"{kind} has no condition {name!r}; {listed}")
+        near = get_close_matches(name, known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise Failed(f"{kind} has no condition {name!r}; {listed}{meant}")
 
 
 def _versions(
@@ -133,7 +136,10 @@ def test_of(wanted: str) -> Test:
         return lambda item: item is not None
     path, equals, value = wanted.partition("=")
     if not equals or not path or not value:
-        raise Failed(f"--for {wanted!r} is not understood: condition=TYPE[=STATUS], PATH=VALUE, create or delete")
+        near = get_close_matches(path, {name for names in CONDITIONS.values() for name in names}, n=1)
+        meant = f"; did you mean condition={near[0]}?" if near else ""
+        allowed = "condition=TYPE[=STATUS], PATH=VALUE, create or delete"
+        raise Failed(f"--for {wanted!r} is not understood: {allowed}{meant}")
     if path == "condition":
         kind, _, status = value.partition("=")
         return lambda item: condition(item, kind) == (status or "True").capitalize()

@@ -94,6 +94,19 @@ def test_names_come_from_the_server(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_nodes_are_offered_to_verbs_that_take_nodes_alone(folder: Path) -> None:
+    body = json.dumps({"items": [{"metadata": {"name": name}} for name in ("l4-1", "l4-2", "a100-1")]})
+    for line, offers in (
+        ("gpuwright drain l", ["l4-1", "l4-2"]),
+        ("gpuwright cordon l4-1 l", ["l4-2"]),
+        ("gpuwright reclaim a", ["a100-1"]),
+        ("gpuwright profile resnet50 --on a", ["a100-1"]),
+    ):
+        with scripted(answer(200, body)) as server:
+            assert offered(folder, line, GPUWRIGHT_SERVER=server.url) == offers, line
+
+
+@pytest.mark.slow
 def test_a_server_that_is_away_offers_nothing_and_says_nothing(folder: Path) -> None:
     assert offered(folder, "gpuwright get svc sh", GPUWRIGHT_SERVER="http://127.0.0.1:1") == []
 

@@ -135,7 +135,7 @@ def ask_rollback(connection: Connection, by: Actor, generation: int, to: int | N
         raise HttpProblem("conflict", f"plan {generation} is {state}: it has not changed any node")
     current = plan_reads.read_generation_in_force(connection)
     if current != generation:
-        again = f"to go back to plan {generation}, roll plan {current} back to it (`to`)"
+        again = f"to go back to plan {generation}: gpuwright plan rollback {current} --to {generation}"
         raise HttpProblem("conflict", f"plan {current} is in force now; {again}")
     target = to or row["base"] or 0
     earlier = plan_reads.read_head(connection, target) if target else None

@@ -64,7 +64,7 @@ def test_an_old_plan_comes_back_if_right_today_and_the_fleet_waits_until_resumed
         back = newer_than(fleet, second)
         assert (back["lane"], back["base"]) == ("rollback", second)
         late = post("POST", f"/api/v1/plans/{second}/rollback", b"")
-        again = f"to go back to plan {second}, roll plan {back['generation']} back to it"
+        again = f"to go back to plan {second}: gpuwright plan rollback {back['generation']} --to {second}"
         assert late.status == 409 and again in late.json["detail"]
         assert back["bound"] is None, "the old bound was proved for other rates"
         assert back["unservedPerSecond"] > plans(fleet)[-1]["unservedPerSecond"], "today's rate is the larger one"

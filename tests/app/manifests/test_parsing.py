@@ -69,9 +69,10 @@ def test_a_large_input_reads_the_same_as_a_small_one(pool: ParserPool) -> None:
 
 def test_faults_and_refusals_come_back_whole(pool: ParserPool) -> None:
     wrong = MANY + b"---\n" + bad.service(priority="0").encode()
-    manifests, (fault,), at_fault = pool.parse(wrong, "yaml", API, "f")
+    manifests, (fault,), at_fault, (sketch,) = pool.parse(wrong, "yaml", API, "f")
     assert len(manifests) == 800
     assert fault.field == "spec.priority"
+    assert "model" in sketch.spec and "priority" not in sketch.spec
     assert at_fault is not None and {key.name for key in at_fault} == {fault.document.rpartition("/")[2]}
     with pytest.raises(ManifestsRefused) as refused:
         pool.parse(MANY + b"---\na: [", "yaml", API, "f")
@@ -103,7 +104,7 @@ def test_a_worker_that_was_killed_is_replaced(pool: ParserPool) -> None:
     (worker,) = workers()
     os.kill(worker, signal.SIGKILL)
     wait_until_gone(worker)
-    manifests, _, _ = pool.parse(MANY, "yaml", API)
+    manifests, _, _, _ = pool.parse(MANY, "yaml", API)
     assert len(manifests) == 800
 
 

@@ -126,12 +126,17 @@ def test_a_model_that_was_declared_for_a_file_which_is_missing_is_declared_no_mo
     run: Run, server: RunningServer, tmp_path: Path
 ) -> None:
     with running_agent(server, tmp_path / "agent"):
-        for node, why in (("node-1/1", "missing.onnx"), ("no-such-node", "no-such-node")):
-            done = run("profile", "missing", "--on", node, "--file", "missing.onnx", "--batches", "1", "--sm", "100")
-            assert done.code != 0
+        asked = ("profile", "missing", "--file", "missing.onnx", "--batches", "1", "--sm", "100", "--on")
+        done = run(*asked, "node-1/1")
+        assert done.code != 0
+        assert "missing.onnx" in done.err
+        assert "model missing is not declared any more" in done.err, done.err
+        for place, why in (("no-such-node", "there is no Node no-such-node"), ("node-1/99", "there is no GPU 99")):
+            done = run(*asked, place)
+            assert (done.code, done.out) == (1, "")
             assert why in done.err
-            assert "model missing is not declared any more" in done.err, done.err
-            assert server.request("GET", "/api/v1/models/missing").status == 404
+            assert "is declared" not in done.err, "nothing is declared for a place that is not there"
+        assert server.request("GET", "/api/v1/models/missing").status == 404
 
 
 @pytest.mark.slow
