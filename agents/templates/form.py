@@ -73,7 +73,7 @@ class MetricsForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel
 
 
 class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One template file. docs/templates.md explains each field."""
+    """One template file. docs/runtimes.md explains each field."""
 
     argv: Annotated[tuple[Words, ...], Meta(min_length=1, max_length=100)]
     about: Words = ""

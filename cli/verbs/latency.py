@@ -16,7 +16,7 @@ A batch takes the same time at any fill. A free server starts when the batch is 
 has waited the batch timeout (0: at once). Requests arrive as Poisson, or in bursts. Neither utilization nor a margin
 is taken off.
 
-With --iteration, the server is that of a language model, which batches continuously (docs/language-models.md): FILE
+With --iteration, the server is that of a language model, which batches continuously (docs/token-model.md): FILE
 has its coefficients as YAML or JSON, baseMs and tokenMs, and as needed weightsMs, sequenceMs, kvTokenMs, promptPairMs
 and mixedMs; - is stdin. --rate asks whether one rate keeps the promise, by the simulation that plans are judged by.
 

@@ -27,7 +27,7 @@ addition to the declared Nodes, which cost nothing more. Jobs are left out: they
 
 Plans find the cheapest rental that carries every minute of the load. Then the real planner runs the fleet with it under
 the whole load, in virtual time: every service must keep its SLO at its percentile, and nothing may be turned away. A
-rental that fails gets more GPUs; of one that holds, each type is tried with one GPU less. docs/size.md has the rest.
+rental that fails gets more GPUs; of one that holds, each type is tried with one GPU less. More in docs/simulate.md.
 
 Exit code 0 when a simulation confirmed the rental, 1 when none did, 3 when all GPUs to rent do not carry the load, 2
 for bad input. The same input, seed, work and simulations give the same JSON on any machine, but for `seconds`.

@@ -8,10 +8,23 @@ from __future__ import annotations
 import gc
 import sys
 
-from scripts.house import accounts, cases, files, loops, marks, mathematics, pages, pins, plain, runbooks, skips
+from scripts.house import (
+    accounts,
+    cases,
+    files,
+    loops,
+    main_path,
+    marks,
+    mathematics,
+    pages,
+    pins,
+    plain,
+    runbooks,
+    skips,
+)
 from scripts.house.tree import Tree
 
-FAMILIES = (files, accounts, loops, cases, pins, mathematics, runbooks, marks, skips, plain, pages)
+FAMILIES = (files, accounts, loops, cases, pins, mathematics, runbooks, main_path, marks, skips, plain, pages)
 RULES = [rule for family in FAMILIES for rule in family.RULES]
 
 

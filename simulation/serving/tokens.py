@@ -1,6 +1,6 @@
 """Compiled: a language model's server, iteration by iteration, that goes on from one moment to the next.
 
-It is the scheduler of docs/language-models.md. `solvers/llm/kernels.py` serves a whole stream at once; here requests
+It is the scheduler of docs/token-model.md. `solvers/llm/kernels.py` serves a whole stream at once; here requests
 come one by one, because a gateway chooses a server by what each has open just then.
 """
 

@@ -2,7 +2,7 @@
 
 It looks at streams of its own at rates of a fixed grid. Short ones find roughly where the rate is. Then one as long as
 the judge's must keep the promise with so much room that the judge's keep it, too. Where that room costs much, a longer
-one follows, which needs less. docs/language-models.md has how far the rate is below the judge's.
+one follows, which needs less. docs/token-model.md has how far the rate is below the judge's.
 """
 
 from __future__ import annotations

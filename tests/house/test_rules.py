@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house import accounts, cases, files, loops, marks, mathematics, pins, plain, runbooks, skips
+from scripts.house import accounts, cases, files, loops, main_path, marks, mathematics, pins, plain, runbooks, skips
 from scripts.house.__main__ import RULES
 from scripts.house.tree import ROOT, Fault, Source, Tree
 
@@ -41,6 +41,7 @@ ACCOUNTS = {
     "def spare_percent(): ...": "spare_percent",
     "class Gpu: free_sm: int": "free_sm",
 }
+GUIDE = "nav:\n  - Guide:\n      - a.md\n"
 ALERT = "groups:\n  - alert: GpuwrightLost\n    annotations:\n      runbook_url: x/runbooks/{}/\n"
 SAYS = "# GpuwrightLost\n\n## What it means\n\nx\n\n## What to look at\n\n```console\ngpuwright top\n```\n\n"
 CLASS = '"""One."""\n\n\nclass Node: ...\n'
@@ -182,6 +183,21 @@ EVERY_CASE = "".join(f"def test_case_{number}_is_noticed(): ...\n" for number in
             "docs/runbooks/Lost.md:1: has fewer than 2 steps of what to do",
         ),
         (
+            main_path.the_main_path_is_at_most_twenty_pages_and_forty_thousand_words,
+            {"mkdocs.yml": f"{GUIDE}  - Results:\n      - b.md\n", "docs/a.md": "a " * 40_001, "docs/b.md": "b"},
+            "mkdocs.yml:1: the main path has 40,001 words; at most 40,000; the longest page is a.md",
+        ),
+        (
+            main_path.the_main_path_is_at_most_twenty_pages_and_forty_thousand_words,
+            {"mkdocs.yml": GUIDE + "      - a.md\n" * 20, "docs/a.md": "a"},
+            "mkdocs.yml:1: the main path has 21 pages; at most 20",
+        ),
+        (
+            main_path.few_words_are_defined,
+            {"docs/words.md": "| word | meaning |\n|---|---|\n" + "| Plan | what runs |\n" * 26},
+            "docs/words.md:1: defines 26 words; at most 25",
+        ),
+        (
             marks.every_block_says_whether_it_is_run_shown_or_no_command,
             {**PAGES, "docs/a.md": "\n```\nls\n```\n"},
             "docs/a.md:2: '': mark it: sh is run by a test, console is shown, text is no command",
@@ -220,7 +236,7 @@ def test_a_benchmark_without_a_row_is_found(tmp_path: Path) -> None:
 
 
 def test_make_check_knows_every_rule_of_these_modules() -> None:
-    families = (cases, files, loops, marks, mathematics, pins, runbooks)
+    families = (cases, files, loops, main_path, marks, mathematics, pins, runbooks)
     rules = [rule for module in families for rule in vars(module).values() if _is_a_rule(rule, module.__name__)]
     assert len(rules) > 15
     assert [rule for rule in rules if rule not in RULES] == []

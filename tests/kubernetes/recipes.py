@@ -1,4 +1,4 @@
-"""What docs/scale.md tells other autoscalers, read from the page itself, and what they make of it."""
+"""What docs/autoscalers.md tells other autoscalers, read from the page itself, and what they make of it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def find_trigger(kind: str, name: str, namespace: str) -> dict[str, Any]:
 
 
 def _blocks(name: str, namespace: str) -> list[list[dict[str, Any]]]:
-    page = (ROOT / "docs" / "scale.md").read_text().replace(SHOP[1], name)
+    page = (ROOT / "docs" / "autoscalers.md").read_text().replace(SHOP[1], name)
     page = page.replace(f'namespace="{SHOP[0]}"', f'namespace="{namespace}"').replace(f"/{SHOP[0]}/", f"/{namespace}/")
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     return [[item for item in yaml.safe_load_all(block) if isinstance(item, dict)] for block in blocks]

@@ -1,7 +1,7 @@
 """One simulated GPU in explicit time: load and faults determine its power, clock, temperature and memory.
 
 Between two changes everything is constant or exponential, so time passes in closed form: a minute costs as much as a
-millisecond. docs/simulated-gpus.md has the formulas.
+millisecond. docs/simulation.md has the formulas.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The time of an iteration by its coefficients, and what bounds it: as in docs/language-models.md."""
+"""The time of an iteration by its coefficients, and what bounds it: as in docs/token-model.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides what each iteration computes: data in, data out. docs/language-models.md states the rules."""
+"""Decides what each iteration computes: data in, data out. docs/token-model.md states the rules."""
 
 from __future__ import annotations
 

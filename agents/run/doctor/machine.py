@@ -133,13 +133,13 @@ def templates(folder: Path | None, models: Path, image: str | None) -> Iterator[
         known = read(folder, models)
     except TemplateError as error:
         for fault in error.faults:
-            advice = "Correct the file; until then this template is not offered (docs/templates.md)."
+            advice = "Correct the file; until then this template is not offered (docs/runtimes.md)."
             yield fail("templates", fault, advice)
         return
     lacks = {name: _lack(template.form, image) for name, template in known.items()}
     runnable = [name for name, lack in lacks.items() if not lack]
     if not runnable:
-        advice = "Install the program of one of them, or write a template (docs/templates.md)."
+        advice = "Install the program of one of them, or write a template (docs/runtimes.md)."
         yield fail("templates", f"none of {join_items(known)} can run here", advice)
         return
     missing = [f"{name} ({lack})" for name, lack in lacks.items() if lack]

@@ -116,7 +116,7 @@ def test_vllm_lets_requests_end_before_the_agent_loses_patience(models: Path) ->
 
 
 def test_the_example_of_the_documentation_is_a_template() -> None:
-    page = Path(__file__).parents[3] / "docs" / "templates.md"
+    page = Path(__file__).parents[3] / "docs" / "runtimes.md"
     example = re.search(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     assert example
     assert parse(example[1], "resnet", str(page)).args.keys() == {"model", "precision"}

@@ -16,6 +16,7 @@ from tests.clusters import demo
 from tests.clusters.made_up import deployment, node, pod_spec
 
 PAGE = Path(__file__).parents[3] / "docs" / "assess.md"
+ESTIMATES = PAGE.with_name("estimates.md")
 
 
 def called(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -46,7 +47,7 @@ def test_the_page_shows_what_the_demos_backtest_prints(capsys: pytest.CaptureFix
     code, out, err = called(["--demo", "--backtest", "7d"], capsys)
     assert (code, err) == (0, "")
     part = out[out.index("Backtest of ") : out.index("\nWhat is not known:")]
-    assert f"$ gpuwright assess --demo --backtest 7d\n...\n{part}```" in PAGE.read_text()
+    assert f"$ gpuwright assess --demo --backtest 7d\n...\n{part}```" in ESTIMATES.read_text()
 
 
 @pytest.mark.slow
