@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -64,10 +64,22 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "list":
             return show(client, args)
         if args.action == "revoke":
+            refuse_unknown(client, args.ids)
             for token_id in args.ids:
                 print(plain(f"{end(client, token_id)}/{token_id} revoked"))
             return exits.OK
         return create(client, args)
+
+
+def refuse_unknown(client: ApiClient, ids: Sequence[str]) -> None:
+    """Refuses all where one is not there, or is revoked, before the first of them is revoked."""
+    if len(ids) == 1:
+        return
+    paths = ("/api/v1/tokens", "/api/v1/jointokens")
+    known = {item["id"]: item for path in paths for page in client.pages(path, {}) for item in page["items"]}
+    for token_id in ids:
+        if token_id not in known:
+            raise Failed(f"there is no token {token_id}; none was revoked; see: gpuwright token list", exits.NO)
 
 
 def end(client: ApiClient, token_id: str) -> str:
