@@ -15,7 +15,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "request-timeout": (408, "The request took too long to arrive"),
     "conflict": (409, "The request conflicts with the current state"),
     "gone": (410, "The requested data is no longer stored"),
-    "precondition-failed": (412, "The object has changed since it was read"),
+    "precondition-failed": (412, "The object is not as the request requires"),
     "too-large": (413, "The request is too large"),
     "unsupported-media-type": (415, "This media type is not supported"),
     "invalid": (422, "The input is invalid"),

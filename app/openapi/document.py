@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from app.api import replies
 from app.manifests.model import STORED, Kind
+from app.openapi import examples
 from app.openapi import schemas as known
 from app.openapi.schemas import Schema
 from app.problem import TITLES
@@ -109,7 +110,21 @@ def complete(document: Schema) -> Schema:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _complete_operation(path, method, operation)
+            _add_examples(operation)
+    document["tags"] = [{"name": name, "description": about} for name, about in examples.TAGS.items()]
     return document
+
+
+def _add_examples(operation: Schema) -> None:
+    """Adds an example to each body that the operation takes."""
+    for media, content in operation.get("requestBody", {}).get("content", {}).items():
+        content["example"] = examples.YAML if media == "application/yaml" else _example(content["schema"])
+
+
+def _example(schema: Schema) -> object:
+    """Returns the example of a schema; of several that are allowed, that of a Service's manifest."""
+    names = {part["$ref"].rpartition("/")[2] for part in (schema, *schema.get("anyOf", ())) if "$ref" in part}
+    return examples.BODIES[names.pop() if len(names) == 1 else f"{Kind.SERVICE}Manifest"]
 
 
 def _complete_operation(path: str, method: str, operation: Schema) -> None:

@@ -19,6 +19,7 @@ KEPT: Schema = {
 }
 CONDITION = {
     "type": "object",
+    "description": "A statement about an object: whether it holds, since when, and why",
     "required": ["type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"],
     "properties": {
         "type": {"type": "string"},
@@ -76,7 +77,11 @@ MERGE_PATCH = {
     "description": "The fields to change, null for those to remove (RFC 7396)",
     "additionalProperties": True,
 }
-LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
+LABELS = {
+    "type": "object",
+    "description": "Words about an object, by which lists are narrowed",
+    "additionalProperties": {"type": "string"},
+}
 CHOSEN = {"name": NAME, "labels": {"$ref": "#/components/schemas/Labels"}}
 CHOSEN_BY_TENANTS = {**CHOSEN, "tenant": NAME}
 
@@ -126,11 +131,13 @@ def make_kind_schemas(kind: Kind) -> dict[str, object]:
         f"{kind}Spec": spec,
         f"{kind}Manifest": {
             "type": "object",
+            "description": f"A {kind} to declare",
             "required": ["apiVersion", "kind", "metadata", "spec"],
             "properties": {**envelope, "metadata": {"$ref": f"{prefix}ManifestMetadata"}, "spec": spec_reference},
         },
         str(kind): {
             "type": "object",
+            "description": f"A {kind} as it is declared, and what is known of it",
             "required": ["apiVersion", "kind", "metadata", "spec", "status"],
             "properties": {
                 **envelope,
@@ -141,6 +148,7 @@ def make_kind_schemas(kind: Kind) -> dict[str, object]:
         },
         f"{kind}List": {
             "type": "object",
+            "description": f"A page of objects of the kind {kind}",
             "required": ["apiVersion", "kind", "metadata", "items"],
             "properties": {
                 "apiVersion": {"const": API_VERSION},

@@ -110,10 +110,8 @@ def test_a_verb_that_fails_has_changed_nothing(run: Run) -> None:
     @given(draw_commands(list_verbs(tokens)))
     def check(tried: TriedCommand) -> None:
         words, given_, rest = tried.verb.words, tried.given, tried.verb.rest
-        if tried.verb.is_input:
-            done = run(*words, *rest, stdin="".join(given_))
-        else:
-            done = run(*words, *given_, *rest)
+        words = (*words, *rest) if tried.verb.is_input else (*words, *given_, *rest)
+        done = run(*words, stdin="".join(given_) if tried.verb.is_input else "")
         assert done.code != 0, (words, given_, done.out)
         assert done.out == "", (words, given_)
         assert done.err

@@ -124,7 +124,7 @@ def _create_and_change(client: GeneratedClient, kind: Kind, manifest: dict[str, 
     assert manifest["spec"].items() <= created.spec.to_dict().items()
 
     status, refused = client.call(folder, f"put_{name}", *path, body=body, if_none_match="*")
-    assert (status, refused.title) == (412, "The object has changed since it was read")
+    assert (status, refused.title) == (412, "The object is not as the request requires")
 
     etag = f'"{created.metadata.resource_version}"'
     assert client.call(folder, f"get_{name}", *path, if_none_match=etag) == (304, None)
