@@ -99,7 +99,7 @@ class _Cycle:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
         assert found.decision is not None
         decision, snapshot = replace(found.decision, drafts=tuple(recording.drafts)), self.snapshot
-        parts = explain_decisions(self.moment.question, split_by_mode(snapshot, decision))
+        parts = explain_decisions(snapshot, self.moment.question, split_by_mode(snapshot, decision))
         try:
             generations = self.store.record(snapshot, parts, list_events(decision, parts))
         except Overtaken as newer:

@@ -13,7 +13,14 @@ from cli.output import OutputTable, age, colour, number, plain, print_data, say,
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.views.rollout import rollout_lines
-from solvers.planning.plan_fields import OTHER_PLANNERS, held_gpus, spell_changes, spell_gap, spell_other
+from solvers.planning.plan_fields import (
+    OTHER_PLANNERS,
+    gpu_bound,
+    held_gpus,
+    spell_changes,
+    spell_gap_of_gpus,
+    spell_other,
+)
 
 EPILOG = """\
 A plan is named by its generation, the number that `history` shows; without one the plan in force is meant, and by
@@ -196,16 +203,20 @@ def _cost(certificate: Mapping[str, Any]) -> str:
     """Returns the plan's cost, how it is known to be good, and the method."""
     bound = certificate.get("bound")
     reason, age_seconds = certificate.get("noBoundReason"), certificate.get("boundAgeSeconds")
-    proof = (
-        f"no bound{f': {reason}' if reason else ' known'}" if bound is None else f"at least {number(bound)} by proof"
-    )
+    least, penalty = gpu_bound(certificate), certificate["unservedCost"]
+    if bound is None:
+        proof = f"no bound{f': {reason}' if reason else ' known'}"
+    elif least is None:
+        proof = f"with the penalty at least {number(bound)} by proof"
+    else:
+        proof = f"at least {number(least)} by proof{' with as much unserved' if penalty else ''}"
     proof += f" {number(age_seconds)} s old" if age_seconds else ""
     gap = f", gap {_percent(certificate['gap'])}" if certificate.get("gap") is not None else ""
-    parts = f"GPUs cost {number(certificate['resourceCost'])} an hour"
-    if certificate["unservedCost"]:
-        parts += f"; with the penalty for what is unserved {number(certificate['cost'])}"
-    gap += spell_gap(certificate["cost"], bound, certificate.get("programme"))
-    return f"{parts}, {proof}{gap}; by {certificate['method']}"
+    gap += spell_gap_of_gpus(certificate)
+    parts = f"GPUs cost {number(certificate['resourceCost'])} an hour, {proof}{gap}"
+    if penalty:
+        parts += f"; the penalty for what is unserved is {number(penalty)}"
+    return f"{parts}; by {certificate['method']}"
 
 
 def _services(instances: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -122,7 +122,8 @@ def _worth(certificate: Certificate, problem: Problem) -> str:
     besides = f"; not included: {' and '.join(apart)}" if apart else ""
     bound = "no bound known" if certificate.bound is None else f"at least {number(certificate.bound)} by proof"
     gap = "" if certificate.gap is None else f", gap {100 * certificate.gap:.2f} %"
-    gap += " of the price of GPUs alone" if gap and cost.unserved else ""
+    if gap and cost.unserved and certificate.bound is not None:
+        gap += f" of the {number(certificate.bound - cost.unserved)} for GPUs alone"
     gap += spell_gap(cost.total, certificate.bound, certificate.programme)
     weighed = "" if weight == 1 else f", as the objective weighs it: money x {weight:g}"
     return f"cost {number(cost.total)} an hour{weighed} ({', '.join(parts)}{besides}); {bound}{gap}"

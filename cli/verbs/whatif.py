@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.control.answer.whatif.wire import RiskPriceWire
+from app.control.answer.whatif.move_points import find_few, list_distinct
+from app.control.answer.whatif.wire import MovePointWire, RiskPriceWire
 from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, positive, whole
@@ -19,6 +20,7 @@ from cli.planner_argument import add_compared_argument
 from cli.talk.client import FILES_MEDIA, ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.selection import find
+from solvers.planning.plan_fields import spell_changes
 
 EPILOG = """\
 The present world is planned twice, with the same effort: as it is, and as it would be. Nothing is stored.
@@ -28,6 +30,7 @@ Examples:
   gpuwright what-if --slo shop/search=80ms --rate shop/ads=x2
   gpuwright what-if --lose-node gpu-7
   gpuwright what-if --risk 0.01                 of the Policy; --risk shop/search=0.2 of a service
+  gpuwright what-if --least-change              what moving 0, 3, 10 or all services would save now
   gpuwright what-if -f changes.yaml             manifests, as apply takes them
   gpuwright what-if --planner hetsev            another planner for the same fleet
   gpuwright what-if --price-slos                what each promise costs an hour
@@ -59,6 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--objective", action="store_true", help="a front of money, energy, carbon and accuracy")
     parser.add_argument(
+        "--least-change", action="store_true", help="what moving few services would save, also without a change"
+    )
+    parser.add_argument(
         "--seconds",
         type=positive,
         metavar="S",
@@ -74,9 +80,10 @@ def run(args: argparse.Namespace) -> int:
     prices = args.price_slos or bool(args.price_slo)
     compares = bool(args.files or args.add_gpu or args.lose_node or args.slo or args.rate or args.risk or args.planner)
     prices_risks = args.risk_prices is not None
+    compares = compares or args.least_change
     if not (compares or prices or prices_risks or args.objective):
         changes = "-f, --add-gpu, --lose-node, --slo, --rate, --risk, --planner"
-        allowed = f"{changes}, --price-slos, --risk-prices or --objective"
+        allowed = f"{changes}, --least-change, --price-slos, --risk-prices or --objective"
         raise Failed(f"nothing to try: use {allowed}; see: gpuwright what-if --help")
     body = None
     if args.files:
@@ -95,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
             "priceSlos": args.price_slos or None,
             "riskPrices": prices_risks or None,
             "objective": args.objective or None,
+            "leastChange": args.least_change or None,
             "seconds": args.seconds or (30 if args.objective or prices_risks else 20 if prices else 6),
             "work": args.work,
         }
@@ -128,6 +136,8 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             if sentence.partition(":")[0] not in named:  # those are in the table
                 yield plain(sentence)
         _services(answer["services"])
+        if points := answer.get("leastChange"):
+            yield from _curve(points)
         for rule in answer.get("notKept", ())[:10]:
             yield plain(f"not kept: {rule['service']}: {rule['reason']}")
         for rest in answer["unserved"][:10]:
@@ -165,6 +175,24 @@ def _services(services: list[dict[str, Any]]) -> None:
     )
     if len(services) > SERVICES_SHOWN:
         print(f"and {len(services) - SERVICES_SHOWN} more services; -o json has them all")
+
+
+def _curve(points: list[MovePointWire]) -> Iterator[str]:
+    """Yields the least change beside the best plan, and why each service moves where few others do."""
+    plans = list_distinct(points)
+    if len(plans) > 1:
+        OutputTable(["OTHERS MOVED", "COSTS/H", "SAVES/H", "UNSERVED/S", "CHANGES"]).rows(
+            [
+                len(plan["moved"]), number(plan["resourceCost"]), number(plan["savesPerHour"]),
+                number(plan["unservedPerSecond"]), spell_changes(plan["changes"]) or "none",
+            ]
+            for plan in plans
+        )  # fmt: skip
+    few = find_few(points)
+    if few["services"]:
+        yield f"with {len(few['moved'])} others moved:" if few["moved"] else "with no other service moved:"
+    for service in few["services"][:SERVICES_SHOWN]:
+        yield plain(f"  {service['service']}: {service['words']}; {'; '.join(service['reasons'])}")
 
 
 def _prices(prices: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from app.control.domain.decision import SolverAnswer
 from app.control.domain.ports import Meanwhile, PlanSolver, just_wait
-from solvers.planning.batches.batch import GroupRow
+from solvers.planning.batches.batch import GroupRow, MoveLimit
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -42,8 +42,9 @@ class RememberingSolver:
         tries: int,
         seed: int,
         seconds: float,
+        limit: MoveLimit | None = None,
     ) -> SolverAnswer:
-        return self.inner.find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds)
+        return self.inner.find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds, limit=limit)
 
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
         return self._remember(self.inner.make_batches(problem, plan, groups, seconds=seconds))

@@ -130,6 +130,19 @@ def spell_gap(cost: float, bound: float | None, programme: float | None) -> str:
     return f" ({below:.4g} below the bound's programme of {programme:.6g}, {above:.4g} above)"
 
 
+def gpu_bound(certificate: Mapping[str, Any]) -> float | None:
+    """Returns what the GPUs of any plan cost at least that leaves no more unserved; None where a penalty hides it."""
+    bound, penalty = certificate.get("bound"), certificate.get("unservedCost") or 0.0
+    return None if bound is None or bound <= penalty else bound - penalty
+
+
+def spell_gap_of_gpus(certificate: Mapping[str, Any]) -> str:
+    """Spells the gap as `spell_gap` does, without the penalty for what is unserved."""
+    penalty, programme = certificate.get("unservedCost") or 0.0, certificate.get("programme")
+    rest = None if programme is None else programme - penalty
+    return spell_gap(certificate["cost"] - penalty, gpu_bound(certificate), rest)
+
+
 def spell_other(other: Mapping[str, Any]) -> str:
     """Spells what another planner's plan pays and serves, `morak 10.2, serves 94 %`; no penalty is added."""
     if other["resourceCost"] is None:

@@ -66,6 +66,10 @@ class WhatIfRequest(BaseModel):
     price_slos: Annotated[bool, Field(alias="priceSlos", description="What each SLO costs per hour")] = False
     risk_prices: Annotated[bool, Field(alias="riskPrices", description="What the fleet costs at six risks")] = False
     objective: Annotated[bool, Field(description="Plans between money, energy, carbon and accuracy")] = False
+    least_change: Annotated[
+        bool,
+        Field(alias="leastChange", description="The least change beside the best plan, also where nothing is changed"),
+    ] = False
     seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, description="For both plans together")] = 6.0
     work: Annotated[
         int | None, Field(ge=0, le=100_000, description="Steps of each search: the same result on any machine")
@@ -122,6 +126,7 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
             query.objective,
             query.risk_prices,
             measured,
+            query.least_change,
         )
 
     comparison = questions.ask(ctx, by.principal, call_solvers(order), query.seconds)

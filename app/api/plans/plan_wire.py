@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from app.api.answers.recent import Recent
 from app.control.answer.explain.plan import HeldBackChangeWire
-from app.manifests.model import Free, Key, Kind
+from app.manifests.model import Fields, Free, Key, Kind
 from app.store.plans import pieces, plans
 from app.store.plans.cross_checks import PlanCheckWire
 from app.store.plans.plan_reads import PlanHeadRow
@@ -140,6 +140,12 @@ def body(connection: Connection, generation: int) -> PlanContentWire | None:
     wire = _written.get((bytes(row.body), offline), lambda: written(plan, offline))
     held: list[HeldBackChangeWire] = row.solved_by.get("heldBack", [])
     return cast(PlanContentWire, {**wire, "heldBack": held})
+
+
+def solved_by(connection: Connection, generation: int) -> Fields:
+    """Returns how a plan was found and what called for it, as recorded; nothing where it is no longer kept."""
+    row = plans.read_row(connection, generation)
+    return row.solved_by if row else {}
 
 
 def read_plan(connection: Connection, row: StoredPlanRow) -> Plan:

@@ -19,6 +19,8 @@ from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire, PlanWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import JSON, By, Ctx, Message, Who, answer, write_once
 from app.control.answer.explain.difference import ServiceDifferenceWire, find_differences, is_changed
+from app.control.answer.explain.why_changed import ChangeFacts, read_causes
+from app.control.domain.causes import ChangeCauses
 from app.manifests.model import Free
 from app.problem import HttpProblem
 from app.store.plans import approval_hold, plan_reads
@@ -203,8 +205,11 @@ def read_difference(connection: Connection, generation: int, against: int | None
         if other and against is not None:
             raise plan_actions.missing(other)
         other = 0
+    costs = None if tenant else _gpu_costs(before, after)
+    causes = read_causes(plan_wire.solved_by(connection, generation)) if other == (row["base"] or 0) else ChangeCauses()
+    facts = ChangeFacts(causes, costs, tenant)
     differences = [
-        line for line in find_differences(before, after, after["heldBack"])
+        line for line in find_differences(before, after, after["heldBack"], facts)
         if not tenant or line["service"].startswith(f"{tenant}/")
     ]  # fmt: skip
     parts = [line for line in differences if is_changed(line) or line["reasons"]]
@@ -213,6 +218,11 @@ def read_difference(connection: Connection, generation: int, against: int | None
     if not tenant:
         found["cost"] = {"before": _cost(before), "after": _cost(after)}
     return found
+
+
+def _gpu_costs(before: PlanContentWire | None, after: PlanContentWire) -> tuple[float, float] | None:
+    old, new = _cost(before), _cost(after)
+    return (old["resourceCost"], new["resourceCost"]) if old and new else None
 
 
 def _cost(plan: PlanContentWire | None) -> PlanCostsWire | None:

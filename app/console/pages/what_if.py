@@ -17,6 +17,7 @@ from app.console.forms import actor_of, form_token, read_form
 from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer
 from app.control.answer.whatif.margins import describe_margins
+from app.control.answer.whatif.move_points import describe_curve, find_few, list_distinct
 from app.control.answer.whatif.wire import WhatIfAnswerWire
 from app.manifests.model import Kind
 from app.problem import HttpProblem
@@ -30,7 +31,7 @@ MOST_SUGGESTED = 500
 MOST_SERVICES = 100
 SHOWN_AGAIN = (400, 404, 409, 422, 503)
 RISK_SECONDS = 20.0
-EMPTY = {"risks": "", "service": "", "rate": "", "slo": "", "risk": "", "gpu": "", "count": "", "node": ""}
+EMPTY = {"risks": "", "least": "", "service": "", "rate": "", "slo": "", "risk": "", "gpu": "", "count": "", "node": ""}
 
 
 @router.get("/what-if")
@@ -57,6 +58,8 @@ def _question(fields: Mapping[str, str]) -> WhatIfRequest:
     service, gpu = fields["service"], fields["gpu"]
     if fields["risks"]:
         return WhatIfRequest.model_validate({"riskPrices": True, "seconds": RISK_SECONDS})
+    if fields["least"]:
+        return WhatIfRequest.model_validate({"leastChange": True})
     if not service and (fields["rate"] or fields["slo"]):
         raise HttpProblem("invalid", "name the service whose rate or latency changes, as TENANT/NAME")
     if service and not (fields["rate"] or fields["slo"] or fields["risk"]):
@@ -91,13 +94,15 @@ def _show(
         return clock.moment(connection), _names(connection) if asks and not tenant else {}
 
     at, names = ctx.database.read(read)
+    points = found.get("leastChange", []) if found else []
     return show(
         request, who, "what_if.html", at, status=refused.status if refused else 200, fields=fields, found=found,
         refused=refused, form=form_token(who) if asks else "", names=names,
         services=found["services"][:MOST_SERVICES] if found else [],
         risks=draw_risks(prices, ctx.settings.currency) if found and (prices := found.get("riskPrices")) else None,
         margins=describe_margins(found.get("margins", [])) if found else [], is_answer=request.method == "POST",
-        currency=ctx.settings.currency,
+        currency=ctx.settings.currency, curve=list_distinct(points), least=describe_curve(points),
+        few=find_few(points) if points else None,
     )  # fmt: skip
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from app.control.decide.as_declared import serves_as_declared
 from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import find_modes, judge_changes, write_changes
 from app.control.decide.effort import effort
+from app.control.decide.least_change import MOST_OTHERS, find_moved_others
 from app.control.decide.resting import is_avoided
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker
@@ -15,14 +18,14 @@ from app.control.formulate.question import Question
 from app.control.rollout import find_blocked
 from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.rules import WaitingChange
-from solvers.planning.batches.batch import WHOLE, Batch, GroupRow
+from solvers.planning.batches.batch import WHOLE, Batch, GroupRow, MoveLimit
 from solvers.planning.plan import Plan
 
 URGENT_SECONDS = 3.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BatchContext:
     """A decision as it is without batches, and what it was made from."""
 
@@ -63,6 +66,18 @@ class BatchContext:
     def is_unchanged(self) -> bool:
         """True if the decision is to change nothing."""
         return self.decision.desired == self.snapshot.in_force
+
+    @cached_property
+    def limit(self) -> MoveLimit | None:
+        """How many services batches may move beside what answers a lack or an edit; None where there is neither."""
+        if self.is_unchanged or (not self.is_urgent and serves_as_declared(self.snapshot, self.question)):
+            return None
+        moved = find_moved_others(self.question, self.decision.plan)
+        return MoveLimit(self.question.lacking | moved, max(0, MOST_OTHERS - len(moved)))
+
+    def moves_few(self, found: Decision) -> bool:
+        """Returns whether a decision with batches moves no more services than the limit allows."""
+        return self.limit is None or self.limit.allows(find_moved_others(self.question, found.plan))
 
     @property
     def most_seconds(self) -> float:
@@ -123,7 +138,7 @@ def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -
         return None
     answer = replace(decision.answer, plan=take_bound(answer.plan, decision.answer.plan))
     found = write_changes(snapshot, context.question, answer, decision.lane, decision.reason)
-    if is_avoided(snapshot, found.desired, decision.desired):
+    if not context.moves_few(found) or is_avoided(snapshot, found.desired, decision.desired):
         return None
     # What answers a lack, or joins a rollout, does not wait until a person approves of a batch.
     starts_at_once = context.is_urgent or snapshot.is_rolling

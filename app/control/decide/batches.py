@@ -49,7 +49,7 @@ def add_due_batches(
     least, most = (URGENT_TRIES, MOST_URGENT_TRIES) if context.is_urgent else (TRIES, MOST_TRIES)
     answer = solver.find_batches(
         context.question.problem, context.plan, regrets.groups, tries=max(least, min(most, used)),
-        seed=int(now.timestamp()), seconds=context.most_seconds,
+        seed=int(now.timestamp()), seconds=context.most_seconds, limit=context.limit,
     )  # fmt: skip
     if answer.outcome is not SolveOutcome.SOLVED:
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from app.control.decide.as_declared import serves_as_declared
 from app.control.decide.decide import hold_back
 from app.control.decide.effort import effort
-from app.control.decide.least_change import MOST_HANDOVERS, count_handed_over, is_too_large
+from app.control.decide.least_change import (
+    MOST_HANDOVERS,
+    MOST_OTHERS,
+    count_handed_over,
+    find_moved_others,
+    is_too_large,
+)
 from app.control.domain.decision import Decision
 from app.control.domain.regret import LEAD_HOURS
 from app.control.domain.snapshot import Snapshot
@@ -29,13 +36,18 @@ def choose(
     """Returns the best of the plans in hand after holding back, or a decision that keeps the plan in force.
 
     `follow` is called at most once, and only where the large plan is too large, is not possible as a whole, or answers
-    a lack by many hand-overs. The least change is returned without batches, which the cycle adds to any decision.
+    a lack or an edit by many hand-overs. The least change is returned without batches, which the cycle adds to any
+    decision.
     """
     first, second = large, None
-    is_hasty = question.falls_short and count_handed_over(large.plan.changes) > FEW_AT_ONCE
-    if (is_hasty or is_too_large(snapshot, large.plan.changes)) and (small := follow(True)):
-        is_small_first = is_preferred(small, large) or (is_hasty and _is_enough(question, small, large, cheapen))
-        first, second = (small, large) if is_small_first else (large, small)
+    moves_many = _moves_many(question, large)
+    is_hasty = question.falls_short and (count_handed_over(large.plan.changes) > FEW_AT_ONCE or moves_many)
+    is_edited = moves_many and not question.falls_short and not serves_as_declared(snapshot, question)
+    is_asked = is_hasty or is_edited or is_too_large(snapshot, large.plan.changes)
+    if is_asked and (small := follow(not is_edited)):
+        is_answer = is_edited and _serves_as_much(small, large)
+        is_answer = is_answer or (is_hasty and _is_enough(question, small, large, cheapen))
+        first, second = (small, large) if is_answer or is_preferred(small, large) else (large, small)
     found = _reach(snapshot, question, first, shift)
     if found.desired != first.desired:
         if second is None and (question.falls_short or _is_better_than_now(large, question)):
@@ -65,21 +77,38 @@ def is_preferred(small: Decision, large: Decision) -> bool:
 def _is_enough(question: Question, small: Decision, large: Decision, cheapen: Cheapen) -> bool:
     """Returns whether the larger plan can wait for the smaller one, as it is or with the batches that pay at once.
 
-    The least change moves no other service. So it may open a dear GPU for what fits once a neighbour has moved.
+    The least change moves no other service. So it may open a dear GPU for what fits once a neighbour has moved. A plan
+    that moves many others waits even if it is soon repaid: people shall see why each of them moves.
     """
-    if not _serves_enough(question, small, large):
+    if _serves_enough(question, small, large) and (_moves_many(question, large) or _can_wait(question, small, large)):
+        return True
+    cheaper = cheapen(small)
+    if not _serves_enough(question, cheaper, large):
         return False
-    return _can_wait(question, small, large) or _can_wait(question, cheapen(small), large)
+    return _moves_many(question, large) or _can_wait(question, cheaper, large)
+
+
+def _moves_many(question: Question, decision: Decision) -> bool:
+    changes = decision.plan.changes
+    if changes.made + changes.stop <= MOST_OTHERS:  # nearly always
+        return False
+    return len(find_moved_others(question, decision.plan)) > MOST_OTHERS
 
 
 def _serves_enough(question: Question, small: Decision, large: Decision) -> bool:
-    """Returns whether the smaller plan is right and serves as much as the larger, and more than now.
+    """Returns whether the smaller plan is right and serves as much as the larger, and mends something.
 
     A lack that lasts is no reason to wait.
     """
+    if not _serves_as_much(small, large) or small.value is None:
+        return False
+    return not question.verdict.is_right or small.value.unserved < question.value_in_force.unserved
+
+
+def _serves_as_much(small: Decision, large: Decision) -> bool:
     if small.value is None or large.value is None or small.verdict is None or not small.verdict.is_right:
         return False
-    return small.value.unserved <= large.value.unserved and small.value.unserved < question.value_in_force.unserved
+    return small.value.unserved <= large.value.unserved
 
 
 def _can_wait(question: Question, small: Decision, large: Decision) -> bool:

@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from msgspec.structs import replace as replace_struct
-
-from app.control.decide.assigning import assign_plan
+from app.control.decide.as_declared import serves_as_declared
 from app.control.decide.batch_drafts import BatchContext
-from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import keep_in_force
-from app.control.decide.drafting import find_changed_owners
 from app.control.decide.least_change import count_handed_over
 from app.control.domain.decision import Decision, HeldBackChange
-from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
@@ -53,29 +48,7 @@ def _saves_by_handovers(question: Question, decision: Decision) -> float:
 def differs_by_cost_alone(snapshot: Snapshot, question: Question, decision: Decision) -> bool:
     """Returns whether the plan in force is right and runs the same jobs, perhaps more slowly."""
     same = _names(question.plan_in_force.jobs) == _names(decision.plan.jobs)
-    return same and _serves_as_declared(snapshot, question)
-
-
-def _serves_as_declared(snapshot: Snapshot, question: Question) -> bool:
-    if not snapshot.in_force or question.falls_short or draining_gpus(snapshot.nodes):
-        return False
-    as_declared = assign_plan(snapshot, question, question.plan_in_force)
-    return not find_changed_owners(snapshot.in_force, _keep_urgency(as_declared, snapshot.in_force))
-
-
-def _keep_urgency(desired: Desired, before: Desired) -> Desired:
-    """Returns the assignments with jobs as urgent as before: that grows with time, and asks for no other plan."""
-    urgency = {line.id: line.priority for wanted in before.values() for line in wanted.instances if line.job}
-    return {
-        node: replace(
-            wanted,
-            instances=tuple(
-                replace_struct(line, priority=urgency[line.id]) if line.id in urgency else line
-                for line in wanted.instances
-            ),
-        )
-        for node, wanted in desired.items()
-    }
+    return same and serves_as_declared(snapshot, question)
 
 
 def _names(jobs: Iterable[PlacedJob]) -> set[str]:

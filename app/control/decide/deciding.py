@@ -179,7 +179,7 @@ def _follow(
     Its bound is that of the search for the large plan, as far as that proves one for this question.
     """
     problem, plan, rates = follow_rates(question)
-    if only_if_moved and not rates:
+    if only_if_moved and not rates and question.verdict.is_right:
         return None
     answer = asking.solver.follow(problem, plan, rates, seconds=asking.budget.seconds)
     if answer.plan is None:

@@ -16,10 +16,12 @@ from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.formulate.running import running_plan
+from solvers.planning.judge.changes import moved_services
 from solvers.planning.kept_bound import KeptBound, add_bound
 from solvers.planning.plan import Changes, Plan, Unserved
 from solvers.planning.problem import Problem
 
+MOST_OTHERS = 3  # services that move at once so that others are served; what moves more of them waits
 FEW_HANDOVERS = 20  # any fleet can make so many
 MOST_SHARE = 0.25  # of what runs
 MOST_HANDOVERS = 500  # with more of them no order of steps is searched
@@ -31,6 +33,12 @@ def is_too_large(snapshot: Snapshot, changes: Changes) -> bool:
     """Returns whether so much would be handed over that the plan is another fleet."""
     running = sum(len(wanted.instances) for wanted in snapshot.in_force.values())
     return bool(running) and count_handed_over(changes) > max(FEW_HANDOVERS, MOST_SHARE * running)
+
+
+def find_moved_others(question: Question, plan: Plan) -> frozenset[str]:
+    """Returns the services that a plan moves though the plan in force serves them as promised."""
+    running = question.problem.state.running if question.problem.state else ()
+    return moved_services(plan.instances, running) - question.lacking
 
 
 def count_handed_over(changes: Changes) -> int:

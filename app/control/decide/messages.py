@@ -8,6 +8,7 @@ from dataclasses import replace
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Snapshot
+from app.control.formulate.causes import find_causes
 from app.control.formulate.question import Question
 from solvers.planning.plan import Unserved
 from solvers.planning.plan_fields import CHANGE_VERBS, spell_changes
@@ -28,12 +29,18 @@ def true_reason(reason: Reason, snapshot: Snapshot) -> Reason:
     return Reason.CYCLE if reason is Reason.FIRST_PLAN else reason
 
 
-def explain_decisions(question: Question, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Returns the decisions; one that only the planning period called for says what made it worthwhile."""
+def explain_decisions(
+    snapshot: Snapshot, question: Question, decisions: Sequence[Decision]
+) -> tuple[Decision, ...]:  # fmt: skip
+    """Returns the decisions with their causes; one that only the period called for says what made it worthwhile."""
+    causes = find_causes(snapshot, question)
     return tuple(
-        replace(decision, message=_reason_of_cycle(question, decision)) if decision.reason == Reason.CYCLE else decision
+        replace(
+            decision, causes=causes,
+            message=_reason_of_cycle(question, decision) if decision.reason == Reason.CYCLE else decision.message,
+        )
         for decision in decisions
-    )
+    )  # fmt: skip
 
 
 def _reason_of_cycle(question: Question, decision: Decision) -> str:

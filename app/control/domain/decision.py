@@ -8,6 +8,7 @@ from enum import StrEnum
 from math import isclose
 from typing import TYPE_CHECKING
 
+from app.control.domain.causes import ChangeCauses
 from app.control.domain.desired import Desired
 from app.manifests.model import JSON, Fields
 from solvers.planning.batches.batch import Batch
@@ -134,4 +135,5 @@ class Decision:
     services: tuple[str, ...] = ()  # whose instances it changes
     verdict: Verdict | None = None  # of the judge
     value: PlanValue | None = None  # once the plan has been weighed
+    causes: ChangeCauses = field(default_factory=ChangeCauses)  # why the plan before had to change
     drafts: tuple[Draft, ...] = ()  # all that solvers answered until it was chosen

@@ -12,7 +12,7 @@ from app.control.domain.readings import CopyTrial, JobReading, LoadReading
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from app.store.fleet.load_news import LoadNews, NewsQuestion
 from solvers.llm.iteration import TokenLengths
-from solvers.planning.batches.batch import GroupRow
+from solvers.planning.batches.batch import GroupRow, MoveLimit
 from solvers.planning.measured import MeasuredInstance
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Profile, ProfileKey
@@ -54,6 +54,7 @@ class PlanSolver(FollowingSolver, BatchMaker, Protocol):
         tries: int,
         seed: int,
         seconds: float,
+        limit: MoveLimit | None = None,
     ) -> SolverAnswer: ...
 
 

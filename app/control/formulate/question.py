@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -15,7 +15,7 @@ from app.control.domain.decision import PlanValue
 from app.control.formulate.running import lower_to_todays_rates, running_plan
 from app.control.formulate.value import value_plan
 from app.store.plans.pieces import content_hash
-from solvers.planning.judge import JudgedPlan, Verdict, judge
+from solvers.planning.judge import JudgedPlan, Verdict, Violation, judge
 from solvers.planning.judge.plan_edit import edit_between, reuse_known
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -74,6 +74,11 @@ class Question:
         """The judge's verdict on the plan in force."""
         return self.judged.verdict()
 
+    @property
+    def known_violations(self) -> Sequence[Violation]:
+        """The rules that the plan in force breaks by now; none where nothing has needed the verdict so far."""
+        return self.verdict.violations if "verdict" in vars(self) else ()
+
     def verdict_on(self, plan: Plan) -> Verdict:
         """Returns the judge's verdict on another plan: by what differs from the plan in force, if that is little."""
         from solvers.planning.search.promise import keep
@@ -101,6 +106,13 @@ class Question:
     def falls_short(self) -> bool:
         """True if the plan in force leaves load unserved, or breaks a rule by now, usually an SLO."""
         return bool(self.plan_in_force.unserved) or not self.verdict.is_right
+
+    @cached_property
+    def lacking(self) -> frozenset[str]:
+        """The services that the plan in force leaves short, or of which it breaks a rule by now."""
+        short = {lack.service for lack in self.plan_in_force.unserved}
+        broken = {violation.where.partition(" on ")[0] for violation in self.verdict.violations}
+        return frozenset((short | broken) & self.problem.services.keys())
 
     @property
     def falls_far_short(self) -> bool:

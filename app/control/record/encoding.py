@@ -75,6 +75,7 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
             "drafts": msgspec.to_builtins(decision.drafts),
             "outcome": decision.answer.outcome,
             "heldBack": [_held_back(held) for held in decision.held_back],
+            "causes": msgspec.to_builtins(decision.causes),
             "seconds": decision.answer.seconds,
             "amounts": {
                 "resourceCost": certificate.cost.resource if certificate else None,

@@ -24,7 +24,7 @@ from app.control.solve.orders import (
     spell_error,
 )
 from app.manifests.model import JSON
-from solvers.planning.batches.batch import GroupRow
+from solvers.planning.batches.batch import GroupRow, MoveLimit
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -73,16 +73,18 @@ class Inline:
         tries: int,
         seed: int,
         seconds: float,
+        limit: MoveLimit | None = None,
     ) -> SolverAnswer:
         """Returns batches of moves that make the plan cheaper."""
-        return batches_found(FindBatches(problem, plan, known, tries, seed))
+        return batches_found(FindBatches(problem, plan, known, tries, seed, limit=limit))
 
     def repeat_batches(
         self, problem: Problem, plan: Plan, known: Sequence[GroupRow], counted: Mapping[str, JSON], *, tries: int,
-        seed: int,
+        seed: int, limit: MoveLimit | None = None,
     ) -> SolverAnswer:  # fmt: skip
         """Returns the batches that were found by the work that was counted."""
-        return batches_found(FindBatches(problem, plan, known, tries, seed, checks=int(str(counted["checks"]))))
+        checks = int(str(counted["checks"]))
+        return batches_found(FindBatches(problem, plan, known, tries, seed, checks=checks, limit=limit))
 
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
         """Returns the plan with the batches of these groups."""

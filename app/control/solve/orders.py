@@ -14,7 +14,7 @@ from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
 from solvers.planners.names import JOINT
 from solvers.planners.portfolio import ask_others
-from solvers.planning.batches.batch import Batch, GroupRow
+from solvers.planning.batches.batch import Batch, GroupRow, MoveLimit
 from solvers.planning.beside import ordinary_part
 from solvers.planning.parts import divide_as
 from solvers.planning.plan import Plan
@@ -79,6 +79,7 @@ class FindBatches:
     seed: int
     seconds: float | None = None
     checks: int | None = None  # after so many there was no time left; None: the clock says when
+    limit: MoveLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +229,11 @@ def batches_found(order: FindBatches) -> SolverAnswer:
         if ordinary and ordinary[0].services:
             division = divide_as(*ordinary)
             problem, plan = (division.problem, division.of_plan(ordinary[1])) if division else ordinary
+            limit = order.limit
+            if limit and division:
+                limit = replace(limit, whole=division.services_of_parts)
             found = find_batches(
-                problem, plan, order.known, tries=order.tries, seed=order.seed, has_time=time_left.has_time
+                problem, plan, order.known, tries=order.tries, seed=order.seed, limit=limit, has_time=time_left.has_time
             )
         counted: dict[str, JSON] = {"checks": time_left.checks}
         return SolverAnswer(SolveOutcome.SOLVED, counted=counted, seconds=time.monotonic() - began, batches=found)

@@ -12,7 +12,7 @@ from typing import Protocol
 from app.control.domain.decision import Draft, SolveOutcome, SolverAnswer, SolverOrder
 from app.control.domain.ports import BatchMaker, FollowingSolver, Meanwhile, PlanSolver, just_wait
 from app.manifests.model import JSON
-from solvers.planning.batches.batch import GroupRow
+from solvers.planning.batches.batch import GroupRow, MoveLimit
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -30,7 +30,7 @@ class RepeatingSolver(FollowingSolver, BatchMaker, Protocol):
     def add(self, problem: Problem, *, seconds: float) -> SolverAnswer: ...
     def repeat_batches(
         self, problem: Problem, plan: Plan, known: Sequence[GroupRow], counted: Mapping[str, JSON], *, tries: int,
-        seed: int,
+        seed: int, limit: MoveLimit | None = None,
     ) -> SolverAnswer: ...  # fmt: skip
 
 
@@ -57,9 +57,10 @@ class RecordingSolver:
         return self._record(SolverOrder.ADD, self.solver.add(problem, seconds=seconds))
 
     def find_batches(
-        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
-    ) -> SolverAnswer:
-        answer = self.solver.find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds)
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float,
+        limit: MoveLimit | None = None,
+    ) -> SolverAnswer:  # fmt: skip
+        answer = self.solver.find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds, limit=limit)
         return self._record(SolverOrder.FIND_BATCHES, answer)
 
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
@@ -97,11 +98,14 @@ class RecordedSolver:
         return self._repeat(SolverOrder.ADD, lambda _: self._solver.add(problem, seconds=REPEAT_SECONDS))
 
     def find_batches(
-        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
-    ) -> SolverAnswer:
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float,
+        limit: MoveLimit | None = None,
+    ) -> SolverAnswer:  # fmt: skip
         return self._repeat(
             SolverOrder.FIND_BATCHES,
-            lambda counted: self._solver.repeat_batches(problem, plan, known, counted, tries=tries, seed=seed),
+            lambda counted: self._solver.repeat_batches(
+                problem, plan, known, counted, tries=tries, seed=seed, limit=limit
+            ),
         )
 
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:

@@ -15,7 +15,7 @@ from app.control.solve.orders import FindBatches, Follow, MakeBatches, Prepare, 
 from app.control.solve.process import SolverProcess
 from app.manifests.model import JSON
 from app.worker.process import WorkerDied, WorkerLate
-from solvers.planning.batches.batch import GroupRow
+from solvers.planning.batches.batch import GroupRow, MoveLimit
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -96,9 +96,10 @@ class Solver:
         tries: int,
         seed: int,
         seconds: float,
+        limit: MoveLimit | None = None,
     ) -> SolverAnswer:
         """Returns batches of moves that make the plan cheaper."""
-        order = FindBatches(problem, plan, tuple(known), tries, seed, seconds)
+        order = FindBatches(problem, plan, tuple(known), tries, seed, seconds, limit=limit)
         return _answer_of(self.full, order, seconds + self._grace_seconds)
 
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:

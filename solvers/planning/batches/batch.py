@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -39,6 +40,19 @@ class BatchGroup:
 
 GroupRow: TypeAlias = tuple[BatchGroup, ...]
 WHOLE: GroupRow = ()  # of a plan that starts from no group: it moves whatever it likes
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLimit:
+    """How many services batches may move beside those that may move anyhow."""
+
+    own: frozenset[str] = frozenset()
+    most: int = 0
+    whole: Mapping[str, str] = field(default_factory=dict)  # the services of parts, by name of the part
+
+    def allows(self, moved: Collection[str]) -> bool:
+        """Returns whether all of these services may move."""
+        return len({self.whole.get(name, name) for name in moved} - self.own) <= self.most
 
 
 @dataclass(frozen=True, slots=True)

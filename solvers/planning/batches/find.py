@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from solvers.planning.batches.batch import Batch, BatchGroup, GroupRow
+from solvers.planning.batches.batch import Batch, BatchGroup, GroupRow, MoveLimit
 from solvers.planning.batches.groups import displacing, groups
 from solvers.planning.batches.trials import BatchTrials
 from solvers.planning.plan import Plan, ServicePlan
@@ -24,21 +24,23 @@ def find_batches(
     *,
     tries: int,
     seed: int = 0,
+    limit: MoveLimit | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[Batch, ...]:
     """Returns batches that make this plan cheaper: known ones that still do, and new ones from `tries` groups of GPUs.
 
     They are single groups, and rows of groups that begin with those that save most for their churn. At most `tries`
-    more are groups in which an instance gives way. Once there is no time left no other group is tried.
+    more are groups in which an instance gives way. Once there is no time left no other group is tried. None moves more
+    services than the limit allows.
     """
-    trials = _trials(problem, plan)
+    trials = _trials(problem, plan, limit)
     if not trials.is_right:
         return ()
     climbing = int(tries * CLIMBING_SHARE)
     singles = [row[0] for row in known if len(row) == 1]
     tried = dict.fromkeys([*singles, *islice(displacing(trials), tries), *groups(trials, tries - climbing, seed)])
     found = [batch for group in tried if has_time() and (batch := trials.measure(group))]
-    rows = (_row(_trials(problem, plan), row) for row in known if len(row) > 1 and has_time())
+    rows = (_row(_trials(problem, plan, limit), row) for row in known if len(row) > 1 and has_time())
     found += [batch for batch in rows if batch]
     best = sorted(found, key=lambda batch: (-batch.gain_per_hour / max(batch.price, 1e-6), batch.groups))
     first = [batch.groups[0] for batch in best if len(batch.groups) == 1]
@@ -81,11 +83,12 @@ def _climb(trials: BatchTrials, candidates: Sequence[BatchGroup], has_time: Call
                 yield _join(parts)
 
 
-def _trials(problem: Problem, plan: Plan) -> BatchTrials:
+def _trials(problem: Problem, plan: Plan, limit: MoveLimit | None = None) -> BatchTrials:
     """Returns the plan ready for trials; repaired, if its instances break a rule without the jobs beside them."""
-    trials = BatchTrials(problem, plan)
+    trials = BatchTrials(problem, plan, limit)
     if trials.is_right:
         return trials
     staying = [placed for placed in plan.jobs if placed.place in trials.closed]
     found = repair(trials.board.t, plan.instances, staying)
-    return BatchTrials(problem, replace(plan, instances=tuple(found.instances), unserved=tuple(found.unserved)))
+    repaired = replace(plan, instances=tuple(found.instances), unserved=tuple(found.unserved))
+    return BatchTrials(problem, repaired, limit)

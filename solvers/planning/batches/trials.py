@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
+from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind, MoveLimit
 from solvers.planning.batches.part import problem_of, solve_part
 from solvers.planning.batches.refill import refill_part
 from solvers.planning.batches.sparing import SparedChanges
 from solvers.planning.judge import JudgedPlan, PlanEdit
+from solvers.planning.judge.changes import moved_services
 from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
 from solvers.planning.replan.cover import known, settle
@@ -36,7 +37,7 @@ ORIGIN = "the running plan with a batch of moves"
 class BatchTrials:
     """A plan on a board, and its judge. Its jobs are placed again later, except for those that must stay."""
 
-    def __init__(self, problem: Problem, plan: Plan) -> None:
+    def __init__(self, problem: Problem, plan: Plan, limit: MoveLimit | None = None) -> None:
         plan, problem = _drop_movable_jobs(problem, plan)
         t = tables(problem)
         shop, self.prices = price_services(t, 0)
@@ -49,6 +50,7 @@ class BatchTrials:
         self._unserved = {entry.service: entry for entry in plan.unserved}
         self._serial = len(plan.instances) + len(problem.state.running if problem.state else ())
         self._offers = _offer_numbers(self.board)
+        self._limit, self._moved = limit, frozenset[str]()
         self.is_right = self._verdict.is_right and not broken
         self._change_price = change_price(problem.policy.move_price, self._verdict.cost.resource, len(plan.instances))
 
@@ -71,6 +73,7 @@ class BatchTrials:
             self._take_back(edit)
             return None
         self.board.forget()
+        self._moved |= moved_services(edit.start, edit.stop)
         self._verdict = self._judged.verdict()
         self._serial += len(edit.start)
         for name, entry in edit.unserved.items():
@@ -164,6 +167,8 @@ class BatchTrials:
 
     def _judge(self, group: BatchGroup, edit: PlanEdit) -> Batch | None:
         before, after = self._verdict.cost, self._judged.apply(edit)
+        if self._limit and not self._limit.allows(self._moved | moved_services(edit.start, edit.stop)):
+            return None
         gain = before.total - after.cost.total
         price = sum(self._judged.problem.nodes[node].price_per_hour for node, _ in group.places)
         saves = group.makes_room or gain >= LEAST_SAVED_SHARE * price

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import NamedTuple
 
@@ -60,6 +60,21 @@ def _drop_same(planned: Sequence[Instance], running: Sequence[Instance]) -> tupl
     new = [planned[k] for k in differ] + list(planned[count:])
     old = [running[k] for k in differ] + list(running[count:])
     return new, old, count - len(differ)
+
+
+def moved_services(planned: Iterable[Instance], running: Iterable[Instance]) -> frozenset[str]:
+    """Returns the services of which an instance starts, stops, moves or is resized: not of other rates or batches."""
+    shapes = [
+        Counter(
+            [
+                (line.service, line.node, line.gpu, line.gpus, line.variant, line.sm_percent, round(line.memory_gib, 3))
+                for line in lines
+            ]
+        )
+        for lines in (planned, running)
+    ]
+    new, old = shapes
+    return frozenset([shape[0] for shape in (new - old) + (old - new)])
 
 
 def _pair(new: list[Instance], old: list[Instance], matches: Callable[[Instance, Instance], bool]) -> int:

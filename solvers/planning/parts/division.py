@@ -67,6 +67,11 @@ class Division:
             changed[name] = replace(self.whole.services[name], used_load=used)
         return replace(self.whole, services={**self.whole.services, **changed})
 
+    @property
+    def services_of_parts(self) -> dict[str, str]:
+        """Returns the whole service of each part."""
+        return {part.name: name for name, parts in self.parts.items() for part in parts}
+
     @cached_property
     def mixed(self) -> frozenset[str]:
         """Returns the services whose variants are mixed."""

@@ -73,7 +73,7 @@ class MixedReplanner:
         before = list(self.wide)
         self.problem = self.problem.with_rates(rates)
         of_rest = {name: rate for name, rate in rates.items() if self.problem.services[name].tokens is None}
-        found = self.rest.change(of_rest) if self.rest and of_rest else None
+        found = self.rest.change(of_rest) if self.rest and (of_rest or not rates) else None
         self.wide, self.unserved = set_present_rates(self.problem, self.wide)
         verdict = judged(self.problem, self.plan, simulate=False, keeps=keep)
         return _merge_replanned(found, before, self.wide, verdict, self.unserved)

@@ -91,6 +91,7 @@ def test_a_drained_node_is_explained_with_who_drains_it_and_a_tenant_explains_on
 def test_a_difference_is_told_service_by_service(fleet: Planned) -> None:
     generation = ask(fleet, "/api/v1/plans/current")["generation"]
     told = ask(fleet, f"/api/v1/plans/{generation}/diff?against=0")
+    assert all(line["reasons"] for line in told["services"])
     words = {one["service"]: one["words"] for one in told["services"]}
     assert words["shop/a"] == "0 -> 1 instances: 1 started"
     nothing = ask(fleet, f"/api/v1/plans/{generation}/diff?against={generation}")
@@ -182,6 +183,9 @@ def test_a_what_if_compares_and_touches_nothing(fleet: Planned) -> None:
         reply = what_if(fleet, query)
         assert reply.status == 200, reply.text
         assert reply.json["sentences"]
+    assert "leastChange" not in what_if(fleet, "priceSlo=shop/a&seconds=3").json
+    points = what_if(fleet, "leastChange=true&seconds=3").json["leastChange"]
+    assert [point["most"] for point in points] == [0, 3, 10, None]
     more = what_if(fleet, "addGpu=v100-16gb%3D4").json
     assert more["before"]["gpus"] == 4
     assert more["after"]["unservedCost"] < more["before"]["unservedCost"]

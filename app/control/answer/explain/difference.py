@@ -7,8 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from app.control.answer.explain.plan import HeldBackChangeWire
+from app.control.answer.explain.why_changed import ChangeFacts, explain_changes
 from solvers.planning.plan_fields import held_gpus
 from solvers.planning.wire import PlanInstanceWire, PlanLinesWire, PlanUnservedWire
+
+NO_FACTS = ChangeFacts()
 
 
 class ServiceShapesWire(TypedDict):
@@ -49,9 +52,10 @@ def is_changed(difference: ServiceDifferenceWire) -> bool:
 
 
 def find_differences(
-    before: PlanLinesWire | None, after: PlanLinesWire, held_back: Iterable[HeldBackChangeWire] = ()
-) -> list[ServiceDifferenceWire]:
-    """Returns the differences of every service in either plan, changed services first."""
+    before: PlanLinesWire | None, after: PlanLinesWire, held_back: Iterable[HeldBackChangeWire] = (),
+    facts: ChangeFacts = NO_FACTS,
+) -> list[ServiceDifferenceWire]:  # fmt: skip
+    """Returns the differences of every service in either plan, changed services first, each with the reason."""
     old, new = _group_by_service(before), _group_by_service(after)
     missed_before, missed_after = _read_unserved(before), _read_unserved(after)
     held: dict[str, list[str]] = {}
@@ -69,6 +73,10 @@ def find_differences(
         found.append(
             {"service": name, "words": words, "before": before_it, "after": after_it, **moves, "reasons": reasons}
         )
+    whys = explain_changes(before, after, [line["service"] for line in found if is_changed(line)], facts)
+    for line in found:
+        if line["service"] in whys:
+            line["reasons"].insert(0, whys[line["service"]])
     return sorted(found, key=lambda line: (not is_changed(line), line["service"]))
 
 

@@ -10,7 +10,7 @@ from app.control.domain.events import Reason, reason_of
 from app.manifests.model import Fields
 from app.store.plans.plan_reads import CycleWire
 from solvers.planning.certificate_wire import PlanCertificateWire
-from solvers.planning.plan_fields import OTHER_PLANNERS, spell_changes, spell_gap, spell_other
+from solvers.planning.plan_fields import OTHER_PLANNERS, gpu_bound, spell_changes, spell_gap_of_gpus, spell_other
 from solvers.planning.wire import PlanUnservedWire
 
 NAMED_LINES = 5  # of each list
@@ -53,8 +53,11 @@ def describe_plan(row: Fields, plan: Fields, held_back: Sequence[HeldBackChangeW
 
 def _cost(certificate: PlanCertificateWire) -> str:
     text = f"its GPUs cost {money(certificate['resourceCost'])} an hour"
-    if certificate.get("unservedCost"):
-        text += f"; with the penalty for what is unserved, {money(certificate['cost'])}"
+    penalty = certificate.get("unservedCost") or 0.0
+    least = gpu_bound(certificate)
+    lacking = f"; the penalty for what is unserved is {money(penalty)}" if penalty else ""
+    if least is None:
+        text += lacking
     if (bound := certificate["bound"]) is None:
         reason = certificate.get("noBoundReason")
         return f"{text}; no bound{f': {reason}' if reason else ''} ({certificate.get('method', '')})"
@@ -62,9 +65,11 @@ def _cost(certificate: PlanCertificateWire) -> str:
     away = f", {100 * gap:.1f} % away" if gap is not None else ""
     age = certificate.get("boundAgeSeconds")
     method = f"{certificate.get('method', '')}{f'; by the prices of a search {age:.0f} s before' if age else ''}"
-    penalty = " with its penalty" if certificate.get("unservedCost") else ""
-    parts = spell_gap(certificate["cost"], bound, certificate.get("programme"))
-    return f"{text}; no plan can cost less{penalty} than {money(bound)}{away}{parts} ({method})"
+    if least is None:
+        return f"{text}; no plan can cost less with its penalty than {money(bound)} ({method})"
+    parts = spell_gap_of_gpus(certificate)
+    other = "plan that leaves no more unserved" if penalty else "plan"
+    return f"{text}; no {other} can cost less than {money(least)}{away}{parts}{lacking} ({method})"
 
 
 def _write_unserved(unserved: Iterable[PlanUnservedWire]) -> list[str]:

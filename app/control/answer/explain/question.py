@@ -212,7 +212,7 @@ def _forecast(reason: str) -> str:
 
 FORECASTS = {
     "declared": "the declared rate",
-    "held": "the forecast is unchanged, since the load stays inside its band",
+    "held": "as in the plan before",
     "risen": "the load has risen",
     "fallen": "the load has fallen",
     "outlook": "its history says that it rises within ten minutes",

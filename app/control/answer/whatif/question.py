@@ -11,8 +11,11 @@ from typing import cast
 
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, read_in_force
+from app.control.answer.whatif.curve import LeastChange, can_draw
+from app.control.answer.whatif.curve_wire import write_curve
 from app.control.answer.whatif.front import objective_front, wire
 from app.control.answer.whatif.margins import compare_margins, describe_margins
+from app.control.answer.whatif.move_points import describe_curve
 from app.control.answer.whatif.prices import price_slos
 from app.control.answer.whatif.risks import RISKS, price_risks
 from app.control.answer.whatif.wire import (
@@ -24,6 +27,7 @@ from app.control.answer.whatif.wire import (
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Snapshot
+from app.control.formulate.causes import find_causes
 from app.control.formulate.formulate import formulate
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Solve, solve_order
@@ -52,6 +56,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
     with_front: bool = False  # plans between money, energy and accuracy
     with_risks: bool = False  # what a few risks cost
     measured: Mapping[str, float] = field(default_factory=dict)  # by service: requests that were timed of late
+    with_least_change: bool = False  # of the world as it is; of a change it is always told
 
     def answered(self) -> WhatIfAnswerWire | NoComparison:
         """Returns the comparison on the wire; `failed` says why there is none."""
@@ -64,12 +69,13 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
         began = time.monotonic()
         deadline = began + self.seconds
         same = self.change == WhatIfChange()
-        share = 2 + 2 * (self.prices_of is not None) + FRONT_SHARE * self.with_front
-        share += len(RISKS) * self.with_risks
-        each = max(LEAST_SECONDS, self.seconds / share)
         changed = apply_change(self.snapshot, self.change)
         asked, today = formulate(changed), formulate(self.snapshot)
         now, then = today.problem, asked.problem
+        draws = (self.with_least_change or not same) and can_draw(asked)
+        share = 2 + 2 * (self.prices_of is not None) + FRONT_SHARE * self.with_front
+        share += len(RISKS) * self.with_risks + draws
+        each = max(LEAST_SECONDS, self.seconds / share)
         patience = inf if self.work is not None else PATIENCE_SHARE * self.seconds
         found = [
             solve_order(Solve(problem, each, self.work, self.seed, patience))
@@ -91,9 +97,17 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
             "inForce": now_costs,
             "seconds": time.monotonic() - began,
             "notKept": [{"service": name, "reason": asked.shortages[name]} for name in sorted(asked.shortages)],
-            "sentences": [*describe_comparison(compared, now_costs, asked.shortages), *describe_margins(margins)],
+            "sentences": describe_comparison(compared, now_costs, asked.shortages),
         }
         comparison = cast(WhatIfAnswerWire, {**compared, **rest})
+        if draws:
+            own = self.change.services | asked.lacking
+            left = max(LEAST_SECONDS, deadline - time.monotonic())
+            points = LeastChange(asked, own, left, self.seed, is_counted=self.work is not None).draw(after.plan)
+            comparison["leastChange"] = write_curve(points, today, asked, find_causes(changed, asked))
+            comparison["sentences"] += describe_curve(comparison["leastChange"])
+            comparison["seconds"] = time.monotonic() - began
+        comparison["sentences"] += describe_margins(margins)
         if margins:
             comparison["margins"] = margins
         if self.with_risks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict, final
 
+from app.control.answer.explain.difference import ServiceDifferenceWire
 from solvers.planning.wire import PlanBodyWire, PlanChangesWire, PlanUnservedWire, ReleasableNodeWire
 
 
@@ -61,6 +62,19 @@ class ComparedPlansWire(TypedDict):
     servicesLeftOut: int
     unserved: list[PlanUnservedWire]
     releasable: list[ReleasableNodeWire]
+
+
+class MovePointWire(TypedDict):
+    """The cheapest plan found that moves at most so many other services than those of the change; null: any number."""
+
+    most: int | None
+    moved: list[str]  # other services that it moves
+    resourceCost: float
+    unservedPerSecond: float
+    savesPerHour: float  # of what GPUs cost where no other service moves
+    churnCost: float
+    changes: PlanChangesWire
+    services: list[ServiceDifferenceWire]  # that it changes, each with the reason
 
 
 class ObjectivePointWire(TypedDict):
@@ -152,6 +166,7 @@ class WhatIfAnswerWire(ComparedPlansWire, TypedDict):
     notPriced: NotRequired[int]
     front: NotRequired[list[ObjectivePointWire]]
     plan: NotRequired[PlanBodyWire]
+    leastChange: NotRequired[list[MovePointWire]]  # from no other service that moves to any number
 
 
 @final

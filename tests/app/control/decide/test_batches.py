@@ -24,7 +24,7 @@ from app.control.rollout.declared_rules import read_rules
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
 from simulation.world import read_files
-from solvers.planning.batches.batch import Batch, GroupRow
+from solvers.planning.batches.batch import Batch, GroupRow, MoveLimit
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
 from tests.app.control.rollout.stepping import steps_of
@@ -61,8 +61,9 @@ class OutOfTime(Inline):
     """A solver whose search for batches never ends in time."""
 
     def find_batches(
-        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
-    ) -> SolverAnswer:
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float,
+        limit: MoveLimit | None = None,
+    ) -> SolverAnswer:  # fmt: skip
         return SolverAnswer(SolveOutcome.OUT_OF_TIME)
 
 
@@ -123,10 +124,11 @@ class Listening(Inline):
     seconds: float
 
     def find_batches(
-        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
-    ) -> SolverAnswer:
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float,
+        limit: MoveLimit | None = None,
+    ) -> SolverAnswer:  # fmt: skip
         self.tries, self.seconds = tries, seconds
-        return super().find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds)
+        return super().find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds, limit=limit)
 
 
 class Choosing(Inline):
@@ -140,8 +142,9 @@ class Choosing(Inline):
         return SOLVER.make_batches(problem, plan, groups, seconds=seconds)
 
     def find_batches(
-        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
-    ) -> SolverAnswer:
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float,
+        limit: MoveLimit | None = None,
+    ) -> SolverAnswer:  # fmt: skip
         return SolverAnswer(SolveOutcome.SOLVED, batches=self._batches)
 
     def due(self) -> tuple[Batch, ...]:

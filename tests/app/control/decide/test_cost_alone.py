@@ -22,7 +22,7 @@ from app.control.formulate.question import Question
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
 from simulation.world import read_files
-from solvers.planning.batches.batch import GroupRow
+from solvers.planning.batches.batch import GroupRow, MoveLimit
 from solvers.planning.plan import Changes, Plan
 from solvers.planning.problem import PlacedJob, Problem
 from tests.app.control.decide.conftest import under_loads, wanted_in
@@ -35,8 +35,9 @@ class WithoutBatches(Inline):
     """A solver that finds no batch."""
 
     def find_batches(
-        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
-    ) -> SolverAnswer:
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float,
+        limit: MoveLimit | None = None,
+    ) -> SolverAnswer:  # fmt: skip
         return SolverAnswer(SolveOutcome.SOLVED)
 
 

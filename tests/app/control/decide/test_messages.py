@@ -14,7 +14,7 @@ from app.control.domain.events import Reason
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet, under_load
+from tests.app.control.decide.test_batches import SECONDS, SOLVER, START, fleet, under_load
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def risen(planned: Snapshot, names: tuple[str, ...], factor: float) -> Snapshot:
 
 
 def message(question: Question, decision: Decision) -> str:
-    (found,) = explain_decisions(question, [decision])
+    (found,) = explain_decisions(Snapshot(START, 1), question, [decision])
     return found.message
 
 

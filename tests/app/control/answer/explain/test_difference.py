@@ -18,7 +18,7 @@ def line(service: str, gpu: int, **fields: Any) -> dict[str, Any]:
 
 
 def plan(*instances: dict[str, Any], unserved: Sequence[dict[str, Any]] = ()) -> Any:
-    return {"instances": instances, "unserved": unserved}
+    return {"instances": instances, "jobs": (), "unserved": unserved}
 
 
 def test_each_kind_of_change_is_counted_once() -> None:
@@ -51,7 +51,7 @@ def test_a_service_that_is_no_longer_served_is_a_change_although_nothing_moved()
     after = plan(line("s/a", 0), unserved=[{"service": "s/a", "ratePerSecond": 5.0, "reason": "full"}])
     (difference,) = find_differences(before, after)
     assert is_changed(difference)
-    assert difference["reasons"] == ["unserved: full"]
+    assert difference["reasons"] == ["it is planned for 55 requests a second instead of 50", "unserved: full"]
 
 
 def test_a_repeated_outcome_is_described_once() -> None:
@@ -94,5 +94,10 @@ def test_a_plan_states_the_price_of_gpus_apart_from_the_penalty_for_what_is_unse
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
     left = {"service": "shop/search", "ratePerSecond": 5.0, "reason": ""}
     sentences = describe_plan(row, {"changes": {}, "certificate": certificate, "unserved": [left]}, [])
-    assert "its GPUs cost 12 an hour; with the penalty for what is unserved, 1,012.00; no bound (greedy)" in sentences
+    assert "its GPUs cost 12 an hour; the penalty for what is unserved is 1,000.00; no bound (greedy)" in sentences
+    proved = certificate | {"bound": 1010.5, "gap": 1.5 / 10.5}
+    assert describe_plan(row, {"changes": {}, "certificate": proved}, [])[-1] == (
+        "its GPUs cost 12 an hour; no plan that leaves no more unserved can cost less than 10.5, 14.3 % away; "
+        "the penalty for what is unserved is 1,000.00 (greedy)"
+    )
     assert sentences[-1].startswith("unserved: shop/search, 5 a second: its reason is not known here")
