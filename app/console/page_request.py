@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 from urllib.parse import urlencode
 
-from app.console.charts.ranges import DAY, read_range
+from app.console.charts.ranges import read_range
 
 SORTS = ("worst", "name", "rate", "attained", "instances", "cost")
 STATES = ("unserved", "late", "kept", "quiet")
@@ -52,7 +52,7 @@ class PageQuery:
 class FleetQuery(PageQuery):
     service: str = ""  # the only one coloured on the map
     fleet: int = 1  # page of the map
-    range: str = DAY.name  # of the charts
+    range: str = ""  # of the charts; empty: as old as the fleet is
     table: str = ""  # the chart that has its table, too
 
 
@@ -60,7 +60,7 @@ class FleetQuery(PageQuery):
 class ChartsQuery(PageQuery):
     """Of a page whose address asks for nothing but its charts."""
 
-    range: str = DAY.name
+    range: str = ""
     table: str = ""  # the chart that has its table, too
 
 
@@ -99,13 +99,13 @@ def read_fleet_query(query: Mapping[str, str]) -> FleetQuery:
     return FleetQuery(
         service=read_text(query, "service"),
         fleet=read_number(query, "fleet"),
-        range=read_range(query.get("range", "")).name,
+        range=read_range(query.get("range", "")),
         table=read_text(query, "table"),
     )
 
 
 def read_charts_query(query: Mapping[str, str]) -> ChartsQuery:
-    return ChartsQuery(range=read_range(query.get("range", "")).name, table=read_text(query, "table"))
+    return ChartsQuery(range=read_range(query.get("range", "")), table=read_text(query, "table"))
 
 
 def read_services_query(query: Mapping[str, str]) -> ServicesQuery:

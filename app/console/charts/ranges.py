@@ -26,14 +26,22 @@ class TimeRange:
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 DAY = TimeRange("24h", "24 hours", 24 * HOUR, 15 * MINUTE, HOUR)
+HOUR_RANGE = TimeRange("1h", "hour", HOUR, MINUTE, MINUTE)
+YOUNG = 3 * HOUR  # a fleet of which a day's charts would show a dot
 RANGES = (
-    TimeRange("1h", "hour", HOUR, MINUTE, MINUTE),
+    HOUR_RANGE,
     DAY,
     TimeRange("7d", "7 days", 168 * HOUR, 2 * HOUR, 2 * HOUR),
     TimeRange("30d", "30 days", 720 * HOUR, 6 * HOUR, 6 * HOUR),
 )
 
 
-def read_range(name: str) -> TimeRange:
-    """Returns the range of this name; a day for any other."""
-    return next((known for known in RANGES if known.name == name), DAY)
+def read_range(name: str) -> str:
+    """Returns the name, where a range has it; empty for any other."""
+    return name if any(known.name == name for known in RANGES) else ""
+
+
+def choose_range(name: str, oldest: datetime | None, now: datetime) -> TimeRange:
+    """Returns the range of this name; without one a day, or an hour for a fleet that is not much older."""
+    usual = HOUR_RANGE if oldest is not None and now - oldest < YOUNG else DAY
+    return next((known for known in RANGES if known.name == name), usual)

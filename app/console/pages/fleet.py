@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from app.api.requests import Ctx
 from app.console.charts.drawing import TimeChart
-from app.console.charts.ranges import read_range
+from app.console.charts.ranges import TimeRange, choose_range
 from app.console.charts.reading import read_fleet_charts
 from app.console.charts.section import draw_section
 from app.console.data import ConsoleData, read_fleet, read_money
@@ -18,6 +18,7 @@ from app.console.money import Money
 from app.console.page_answer import show, shown_tenant, zone_of_reader
 from app.console.page_request import read_fleet_query
 from app.console.visitor import Viewer
+from app.store.fleet import fleet_map
 
 router = APIRouter(include_in_schema=False)
 
@@ -27,14 +28,15 @@ def fleet_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     query, tenant = read_fleet_query(request.query_params), shown_tenant(who)
     counted = ctx.windows.read(ctx.database, tenant)
 
-    span, currency = read_range(query.range), ctx.settings.currency
+    currency = ctx.settings.currency
 
-    def read(connection: Connection) -> tuple[ConsoleData, Money, Sequence[TimeChart]]:
+    def read(connection: Connection) -> tuple[ConsoleData, Money, TimeRange, Sequence[TimeChart]]:
         found = read_fleet(connection, tenant, counted)
+        span = choose_range(query.range, fleet_map.read_begin(connection), found.at)
         drawn = read_fleet_charts(connection, span, found.at, tenant, currency)
-        return found, read_money(connection, who, found.at, currency), drawn
+        return found, read_money(connection, who, found.at, currency), span, drawn
 
-    data, money, charts = ctx.database.read(read)
+    data, money, span, charts = ctx.database.read(read)
     section = draw_section(
         charts, span, zone_of_reader(request), lambda name, table: query.url(range=name, table=table), query.table
     )

@@ -17,7 +17,7 @@ from app.api.plans.plan_wire import PlanHeadWire
 from app.api.requests import Ctx
 from app.console.charts.drawing import TimeChart
 from app.console.charts.prices import draw_percentiles
-from app.console.charts.ranges import read_range
+from app.console.charts.ranges import TimeRange, choose_range
 from app.console.charts.reading import read_service_charts
 from app.console.charts.section import draw_section
 from app.console.data import ConsoleData, read_services
@@ -33,12 +33,13 @@ from app.control.answer.explain.wire import ServiceExplanationWire
 from app.control.tell.token_shares import TokenShares, count_token_shares
 from app.problem import HttpProblem
 from app.store.database import clock
-from app.store.fleet import loads
+from app.store.fleet import fleet_map, loads
 from app.store.plans import plan_reads
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 from app.store.world.slos import slos
 
+LEAST_PRICE = 0.005  # an hour; less is shown as 0.00
 router = APIRouter(include_in_schema=False)
 
 MOST_INSTANCES = 200
@@ -68,20 +69,20 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
     counted = ctx.windows.read(ctx.database, own)
 
     query = read_charts_query(request.query_params)
-    span = read_range(query.range)
 
-    def read(connection: Connection) -> tuple[ConsoleData, ServiceHistory, Sequence[TimeChart]]:
+    def read(connection: Connection) -> tuple[ConsoleData, ServiceHistory, TimeRange, Sequence[TimeChart]]:
         found = read_services(connection, own, counted)
         chosen = next((line for line in found.services if line["service"] == full), None)
         if chosen is None:
             raise unknown_name("service")
+        span = choose_range(query.range, fleet_map.read_begin(connection), found.at)
         charts = read_service_charts(connection, span, found.at, full, chosen["percentile"])
-        return found, _history(connection, chosen, tenant, name, own), charts
+        return found, _history(connection, chosen, tenant, name, own), span, charts
 
     def address(range_name: str, table: str) -> str:
         return f"{service_link(full)}{query.part(range=range_name, table=table)}"
 
-    data, history, charts = ctx.database.read(read)
+    data, history, span, charts = ctx.database.read(read)
     row = next(row for row in make_rows(data) if row.name == full)
     instances = [line for line in data.body["instances"] if line["service"] == full]
     return show(
@@ -118,7 +119,7 @@ def price_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str) 
     return show(
         request, who, "price.html", at, name=f"{tenant}/{name}", price=price, refused=refused, percentiles=percentiles,
         drawing=draw_percentiles(percentiles, ctx.settings.currency) if percentiles else None,
-        currency=ctx.settings.currency,
+        currency=ctx.settings.currency, least=LEAST_PRICE,
     )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def test_the_fleet_has_its_charts_over_each_range(server: RunningServer, viewer:
     assert "between 12.50 and 12.50" in cost
     assert "95.00 %" in words(found["Answers within the SLO"])
     assert "25.0 %" in words(found["GPUs busy"])
-    assert f'href="/{"" if name == "24h" else f"?range={name}"}#charts" aria-current="true"' in page
+    assert f'href="/?range={name}#charts" aria-current="true"' in page
 
 
 def test_a_time_without_data_is_a_gap_of_the_line(server: RunningServer, viewer: str) -> None:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TOP, TimeChart, TimeSeries, chart_rows, draw_chart
-from app.console.charts.ranges import DAY, RANGES, read_range
+from app.console.charts.ranges import DAY, RANGES, choose_range, read_range
 from app.console.charts.scales import time_ticks, value_axis
 from app.console.wording import NOTHING, money, percent
 
@@ -124,5 +124,8 @@ def test_every_range_has_about_a_hundred_steps_and_ends_with_now() -> None:
             begins = span.begins(AT, step)
             assert 25 <= len(begins) <= 125
             assert begins[-1] <= AT < begins[-1] + step and begins[0] <= AT - span.length
-    assert read_range("7d").name == "7d"
-    assert read_range("90d") is DAY and read_range("") is DAY
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    assert choose_range("7d", None, now).name == read_range("7d") == "7d"
+    assert choose_range("", None, now) is choose_range("", now - timedelta(days=2), now) is DAY
+    assert read_range("90d") == ""
+    assert choose_range("", now - timedelta(minutes=20), now).name == "1h", "a day's charts would show a dot"
