@@ -15,8 +15,8 @@ QUESTIONS = re.findall(
 )
 
 
-def test_there_are_twenty_one_questions() -> None:
-    assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 22))
+def test_there_are_twenty_two_questions() -> None:
+    assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 23))
     assert PAGE.count("```sql") == len(QUESTIONS)
 
 

@@ -136,3 +136,14 @@ def _reads_nothing_whole(url: str, query: str) -> str:
     for large in ("cost_hour", "cost_day", "allocation", "service_hour", "node_hour"):
         assert f"Seq Scan on {large}" not in plan, plan
     return plan
+
+
+def test_an_invoice_has_every_cost_once(history_url: str) -> None:
+    of_month = "SELECT to_char(month, 'YYYY-MM'), round(sum({}), 6) FROM report.{} GROUP BY 1 ORDER BY 1"
+    costs = asked(history_url, of_month.format("nano * 0.000000001", "cost_monthly"))
+    assert costs == asked(history_url, of_month.format("total", "invoice"))
+    assert costs == asked(history_url, of_month.format("used + idle_share + unused", "invoice"))
+
+
+def test_a_forecast_says_whether_it_is_from_less_than_a_day(history_url: str) -> None:
+    assert asked(history_url, "SELECT DISTINCT is_early FROM report.forecast") == [(False,)]
