@@ -106,8 +106,6 @@ def test_a_verb_that_fails_has_changed_nothing(run: Run) -> None:
 
     before = look()
 
-    @settings(max_examples=scaled(1000, 60, 15), deadline=None)
-    @given(draw_commands(list_verbs(tokens)))
     def check(tried: TriedCommand) -> None:
         words, given_, rest = tried.verb.words, tried.given, tried.verb.rest
         words = (*words, *rest) if tried.verb.is_input else (*words, *given_, *rest)
@@ -117,7 +115,11 @@ def test_a_verb_that_fails_has_changed_nothing(run: Run) -> None:
         assert done.err
         assert look() == before, (words, given_)
 
-    check()
+    verbs = list_verbs(tokens)
+    for verb in verbs:  # a good one first, which a verb that goes from one to the next would have changed
+        for bad in verb.bad:
+            check(TriedCommand(verb, (*verb.good[:1], bad)))
+    settings(max_examples=scaled(1000, 40, 10), deadline=None)(given(draw_commands(verbs))(check))()
 
 
 def without_uses(text: str) -> str:
