@@ -35,7 +35,7 @@ def test_after_any_faults_all_is_as_planned_paid_for_and_nothing_is_left_over(
         journals = Journals(made)
         seen = besiege(made, scaled(1000, 12), 1, journals)
         assert seen.unexplained == []
-        assert seen.broken == []
+        assert (seen.broken, seen.lost) == ([], [])
         assert made.out_of_order() == []
         assert end_all(made) == []
         verdict = judged_by_journals(made, journals, url)

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.proofs.ledger import Journals
 from tests.proofs.pods.agents import PodAgent
 from tests.proofs.town import Town
 from tests.support.patience import patience
 
 LOOK_SECONDS = 0.2
 PLANNED = "SELECT node, instance FROM assigned WHERE withdrawn_at IS NULL ORDER BY 1, 2"
+EVER_PLANNED = "SELECT DISTINCT node, instance FROM assigned"  # rows of what was withdrawn stay for weeks
 
 
 @dataclass
@@ -27,7 +29,12 @@ class PodJudge:
     agents: Sequence[PodAgent]
     broken: list[str] = field(default_factory=list)
     looks: int = 0
+    _journals: Journals = field(init=False)
+    _planned: set[tuple[str, str]] = field(default_factory=set)  # (node, instance), at any time
     _over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._journals = Journals(self.made)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._watch, name="judge", daemon=True)
@@ -42,13 +49,26 @@ class PodJudge:
             self.looks += 1
             try:
                 for agent in self.agents:
-                    self.broken += self._find_broken(agent)
+                    self.broken += self._find_overfull(agent)
+                self.broken += self._find_unforeseen()
             except Exception as error:  # of the judge itself: it must not fall silent
                 self.broken.append(f"the judge could not look: {error!r}")
 
-    def _find_broken(self, agent: PodAgent) -> list[str]:
+    def _find_overfull(self, agent: PodAgent) -> list[str]:
         found = agent.read_shares()
         return [f"{agent.node}: {found}: {sum(found.values()):g} % of a GPU"] if sum(found.values()) > 100 else []
+
+    def _find_unforeseen(self) -> list[str]:
+        """Returns copies that run though no agent had written down that it would start them, or no plan had them."""
+        running = [(agent.node, copy) for agent in self.agents for copy in agent.copies()]
+        self._journals.read()  # after the look: whatever runs by then was written down before
+        unwritten = [f"{node}: {copy} runs and is in no journal" for node, copy in running
+                     if (node, copy) not in self._journals.copies]  # fmt: skip
+        if not {(node, _instance_of(copy)) for node, copy in running} <= self._planned:
+            self._planned |= {(row.node, row.instance) for row in self.made.rows(EVER_PLANNED)}
+        unplanned = [f"{node}: {copy} runs and was never planned there" for node, copy in running
+                     if (node, _instance_of(copy)) not in self._planned]  # fmt: skip
+        return unwritten + unplanned
 
     def find_left_over(self) -> list[str]:
         """Returns what differs from one ready pod, one process and one route for each planned instance."""

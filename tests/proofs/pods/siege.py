@@ -38,6 +38,8 @@ class SiegeSeen:
     unexplained: list[Sample] = field(default_factory=list)  # that failed though no copy died
     broken: list[str] = field(default_factory=list)
     looks: int = 0
+    written: int = 0  # writes that a server acknowledged
+    lost: list[str] = field(default_factory=list)  # those of them that are not there at the end
     recoveries: list[float] = field(default_factory=list)  # seconds from the last fault of a few to the plan
 
     def __str__(self) -> str:
@@ -46,6 +48,7 @@ class SiegeSeen:
         return (
             f"{self.struck.total()} faults ({kinds}); {self.requests} requests, {len(self.failed)} failed, "
             f"{len(self.unexplained)} of them while no copy died; broken in {self.looks} looks: {len(self.broken)}; "
+            f"{self.written} acknowledged writes, {len(self.lost)} lost; "
             f"seconds until all is as planned ({len(self.recoveries)}): {spread}"
         )
 
@@ -70,6 +73,7 @@ def besiege(
     """Strikes so many times; `say` hears how far it is."""
     rng, seen = random.Random(seed), SiegeSeen()
     striking, judge = PodFaults(made, rng), PodJudge(made, pods_of(made))
+    acknowledged: set[str] = set()
     path = f"/shop/{SERVICE}/v1/models/stub:infer"
     with steady_load(made.gateway.port, path, rate_per_second=RATE / 2, method="POST", body="{}") as load:
         settle(judge, "at first")
@@ -80,22 +84,38 @@ def besiege(
                 for _ in range(rng.randint(1, MOST_AT_ONCE)):
                     journals.read()
                     last.append(striking.strike())
+                    acknowledged |= write_tenant(made, f"guest-{striking.struck.total()}")
                     time.sleep(rng.uniform(*PAUSE_SECONDS))
                 striking.mend()
                 began = time.monotonic()
                 settle(judge, f"after {last}")
                 seen.recoveries.append(time.monotonic() - began)
                 took, broken = seen.recoveries[-1], len(judge.broken)
-                say(f"{striking.struck.total()} faults; the last ones took {took:.1f} s; broken so far: {broken}")
+                say(f"{striking.struck.total()} faults; back after {took:.1f} s; broken so far: {broken}; {last}")
         finally:
             judge.stop()
         load.await_answers(10)
         outcome = load.stop()
     journals.read()
     seen.struck, seen.broken, seen.looks = striking.struck, judge.broken, judge.looks
+    seen.written, seen.lost = len(acknowledged), sorted(acknowledged - read_tenants(made))
     seen.requests, seen.failed = len(outcome.samples), list(outcome.failed)
     seen.unexplained = [sample for sample in seen.failed if not _is_explained(sample, striking.deaths)]
     return seen
+
+
+def write_tenant(made: Town, name: str) -> set[str]:
+    """Asks one server after the other for a new tenant, until one has said that it is there."""
+    asked = {"apiVersion": "gpuwright/v1", "kind": "Tenant", "metadata": {"name": name}, "spec": {}}
+    for server in made.servers:
+        with suppress(OSError):
+            if server.request("POST", "/api/v1/apply", [asked]).status == 200:
+                return {name}
+    return set()
+
+
+def read_tenants(made: Town) -> set[str]:
+    return {row.name for row in made.rows("SELECT name FROM object WHERE kind = 'Tenant'")}
 
 
 def settle(judge: PodJudge, when: str) -> None:
