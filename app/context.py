@@ -8,6 +8,7 @@ from app.control.solve.questions import QuestionProcess
 from app.control.tell.window_cache import WindowCache
 from app.manifests.parsing import ParserPool
 from app.nodes.traffic import NodeTraffic
+from app.people.provider import Provider
 from app.sessions import Sessions
 from app.settings import Settings
 from app.store.database.database import Database
@@ -28,6 +29,7 @@ class Context:
     parser: ParserPool
     nodes: NodeTraffic
     sessions: Sessions
+    provider: Provider | None = None  # where people sign in, if anywhere
     review_token: ReviewToken | None = None  # asks Kubernetes whose a token is, where agents run as pods
     windows: WindowCache = field(default_factory=WindowCache)
     desk: QuestionProcess = field(default_factory=QuestionProcess)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from fastapi import Depends, FastAPI
 
-from app.api import apply, audit, events, health, logs, objects, reports, sign_in_links, slo, tokens, watch
+from app.api import apply, audit, events, health, logs, objects, people, reports, sign_in_links, slo, tokens, watch
 from app.api.agents import cordons, endpoints, join, join_tokens, nodes, rotation
 from app.api.agents.agent_bypass import AgentBypass
 from app.api.agents.overreach import audit_overreach
@@ -32,6 +32,7 @@ from app.nodes import metrics as node_metrics
 from app.nodes.traffic import NodeTraffic
 from app.openapi import document
 from app.openapi import page as api_reference
+from app.people.provider import Provider
 from app.sessions import Sessions
 from app.settings import Settings
 from app.store.database.database import Database
@@ -72,6 +73,7 @@ def assemble(settings: Settings, review_token: ReviewToken | None = None) -> Fas
         sessions=Sessions(database, authenticator, sign_in_buckets(settings.sign_ins_per_hour)),
         parser=ParserPool(seconds=settings.parse_seconds, memory_mb=settings.parse_memory_mb),
         nodes=NodeTraffic(settings, reserved, notices, authenticator),
+        provider=Provider(settings) if settings.oidc_issuer else None,
         review_token=review_token,
     )
 
@@ -115,7 +117,7 @@ def _route(app: FastAPI) -> None:
         *objects.routers,
         *(
             m.router
-            for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit, sign_in_links)
+            for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit, sign_in_links, people)
         ),
         *(
             m.router

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import inf
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agents.contract.addresses import IpNetwork, parse_networks
 
@@ -16,6 +17,7 @@ UNPREFIXED = {"database_url", "database_listen_url"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SHORTEST_AUDIT_DAYS = 90
 ACCOUNT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+RIGHT = re.compile(r"(.+)=(viewer|operator|admin|(?:viewer|operator)@[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)")
 MAY_BE_ZERO = {"planner_metrics_port", "port", "scaler_metrics_port", "slow_query_ms"}
 
 
@@ -49,6 +51,15 @@ class Settings:
     telemetry_retention_days: int = 14  # how long the minutes of GPUs and instances are kept
     node_token_days: float = 30.0  # how long a node's token is valid; its agent renews it at half of that
     kubernetes_agents: str = ""  # NAMESPACE/ACCOUNT whose pods join as the nodes that they run on; empty: none may
+    oidc_issuer: str = ""  # the provider (OpenID Connect) where people sign in; empty: with tokens alone
+    oidc_client_id: str = ""  # what the provider calls this server
+    oidc_client_secret_file: Path | None = None  # the secret that it gave; none for a public client
+    oidc_command_line_id: str = ""  # the public client of `gpuwright login`; empty: that of the server
+    oidc_scopes: str = "openid profile email"  # asked for; some providers tell groups by one more
+    oidc_groups_claim: str = "groups"  # the claim that holds a person's groups
+    oidc_groups: str = ""  # GROUP=SCOPE or GROUP=SCOPE@TENANT, comma-separated; the first group of a person counts
+    oidc_hours: float = 12.0  # how long a person stays signed in
+    public_url: str = ""  # the address by which browsers reach this server, such as https://gpus.example.com
     lease_seconds: float = 10.0  # how long a silent leader keeps the lease
     solve_seconds: float = 10.0  # time for the search of a full plan
     solver_cores: int = 1  # cores that the solver's process may use
@@ -93,6 +104,7 @@ class Settings:
             raise SettingsError(
                 f"kubernetes_agents {self.kubernetes_agents!r} must be NAMESPACE/ACCOUNT, such as gpuwright-nodes/agent"
             )
+        self._check_people()
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
         for name in (field.name for field in fields(self) if field.type in ("int", "float")):
@@ -110,6 +122,38 @@ class Settings:
         """Returns the networks of copy_networks: gateways send requests to copies there only."""
         return self._networks("copy_networks", self.copy_networks)
 
+    def group_rights(self) -> tuple[GroupRight, ...]:
+        """Returns what oidc_groups gives to each group, in order."""
+        rights = []
+        for entry in filter(None, (part.strip() for part in self.oidc_groups.split(","))):
+            match = RIGHT.fullmatch(entry)
+            if match is None:
+                raise SettingsError(
+                    f"oidc_groups: {entry!r} is not GROUP=SCOPE or GROUP=SCOPE@TENANT; scopes: viewer, operator, admin "
+                    "(admin without a tenant); such as platform=operator,team-shop=operator@shop"
+                )
+            scope, _, tenant = match[2].partition("@")
+            rights.append(GroupRight(match[1], scope, tenant))
+        return tuple(rights)
+
+    def _check_people(self) -> None:
+        """Refuses a provider without what signing in needs, and addresses that would send secrets in the clear."""
+        rights = self.group_rights()
+        if not self.oidc_issuer:
+            return
+        for name in ("oidc_client_id", "public_url"):
+            if not getattr(self, name):
+                raise SettingsError(f"oidc_issuer is set, so {name} must be, too")
+        if not rights:
+            raise SettingsError("oidc_issuer is set, so oidc_groups must say what at least one group may do")
+        for name in ("oidc_issuer", "public_url"):
+            address = getattr(self, name)
+            parts = urlsplit(address)
+            if not (parts.hostname and (parts.scheme == "https" or is_plain_loopback(address))) or parts.query:
+                raise SettingsError(f"{name} {address!r} must be https://HOST[:PORT][/PATH] (http: on loopback only)")
+        if self.oidc_client_secret_file and not self.oidc_client_secret_file.is_file():
+            raise SettingsError(f"oidc_client_secret_file: the file {self.oidc_client_secret_file} does not exist")
+
     def secrets(self) -> tuple[str, ...]:
         """Returns what no log may show: addresses with passwords."""
         return tuple(url for url in (self.database_url, self.database_listen_url) if url)
@@ -122,6 +166,21 @@ class Settings:
             raise SettingsError(
                 f"{name}: {error}; allowed: addresses and networks, such as 10.0.0.5,10.1.0.0/16"
             ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRight:
+    """What the people of one group may do."""
+
+    group: str
+    scope: str
+    tenant: str = ""
+
+
+def is_plain_loopback(address: str) -> bool:
+    """Returns True for plain HTTP that does not leave this machine."""
+    parts = urlsplit(address)
+    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
 
 
 class SettingsError(ValueError):

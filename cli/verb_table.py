@@ -92,6 +92,7 @@ VERBS = (
     CommandVerb("drain", "cli.verbs.drain", "Operate", "move everything off nodes or GPUs"),
     CommandVerb("reclaim", "cli.verbs.reclaim", "Operate", "give notice that the cloud takes nodes back"),
     CommandVerb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
+    CommandVerb("login", "cli.verbs.login", "Access", "sign in as a person, where the server knows a provider"),
     CommandVerb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
     CommandVerb("console", "cli.verbs.console", "Access", "a new link that signs a browser in to the console"),
     CommandVerb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),

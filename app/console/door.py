@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -11,8 +11,10 @@ from app.api.requests import Ctx, body
 from app.console.frame import known_zone
 from app.console.links import SIGN_IN, safe_address, sign_in_link
 from app.console.page_answer import html_answer, redirect
+from app.console.provider_door import BEGIN
 from app.console.rendering import render, static
 from app.console.visitor import Viewer, Visitor, refuse_foreign
+from app.context import Context
 from app.http import cookies
 from app.problem import HttpProblem
 from app.sessions import SESSION_SECONDS, Opened
@@ -26,12 +28,14 @@ LONGEST_TOKEN = 100
 
 
 @router.get(SIGN_IN)
-def door(request: Request, who: Visitor, link: Annotated[str, Query(max_length=LONGEST_TOKEN)] = "") -> Response:
+def door(
+    request: Request, ctx: Ctx, who: Visitor, link: Annotated[str, Query(max_length=LONGEST_TOKEN)] = ""
+) -> Response:
     """Shows the form. A link of `gpuwright up` has a button: another site can open the link, but not press that."""
     ended = cookies.session_of(request.scope) is not None and who is None
     refused = "Your session has ended; sign in again." if ended and not link else ""
     cookie = cookies.drop(request.scope) if ended else ""
-    return html_answer(request, _render_form(request, refused, link), cookie=cookie)
+    return html_answer(request, _render_form(request, ctx, refused, link), cookie=cookie)
 
 
 @router.post(SIGN_IN)
@@ -48,7 +52,7 @@ def sign_in(request: Request, ctx: Ctx) -> Response:
     except HttpProblem as problem:
         if problem.status not in (401, 403):
             raise
-        return html_answer(request, _render_form(request, problem.detail), problem.status)
+        return html_answer(request, _render_form(request, ctx, problem.detail), problem.status)
     _audit(request, ctx, opened, "sign in by link" if link else "sign in")
     return redirect(_back(request), cookies.keep(request.scope, opened.cookie, SESSION_SECONDS))
 
@@ -97,9 +101,12 @@ def _back(request: Request) -> str:
     return safe_address(request.query_params.get("to", "/"))
 
 
-def _render_form(request: Request, refused: str, link: str = "") -> str:
+def _render_form(request: Request, ctx: Context, refused: str, link: str = "") -> str:
     """Returns the form, which leads back to the page that was asked for."""
-    return render("sign_in.html", refused=refused, action=sign_in_link(_back(request)), link=link)
+    back = _back(request)
+    provider = ctx.provider.name if ctx.provider else ""
+    values = {"provider": provider, "begin": f"{BEGIN}?{urlencode({'to': back}, safe='/')}"}
+    return render("sign_in.html", refused=refused, action=sign_in_link(back), link=link, **values)
 
 
 def _audit(request: Request, ctx: Ctx, opened: Opened, verb: str) -> None:

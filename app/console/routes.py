@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, FastAPI
 
-from app.console import door, refusals
+from app.console import door, provider_door, refusals
 from app.console.pages import (
     audit,
     events,
@@ -24,7 +24,7 @@ from app.console.pages import (
 PAGES = (
     fleet, node, node_actions, services, service, plans, plan, plan_actions, money, events, audit, jobs, what_if,
 )  # fmt: skip
-ROUTERS: tuple[APIRouter, ...] = (door.router, *(page.router for page in PAGES))
+ROUTERS: tuple[APIRouter, ...] = (door.router, provider_door.router, *(page.router for page in PAGES))
 
 
 def install(app: FastAPI) -> None:

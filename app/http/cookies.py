@@ -10,7 +10,10 @@ NAME = "gpuwright"
 ZONE = "gpuwright-zone"
 ZONE_FORM = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 ZONE_SECONDS = 366 * 86400
+STARTED = "gpuwright-sign-in"
 LONGEST = 200
+LONGEST_STARTED = 3600
+STARTED_SECONDS = 600
 ATTRIBUTES = "Path=/; HttpOnly; SameSite=Strict"
 
 
@@ -40,6 +43,17 @@ def drop(scope: Scope) -> str:
     return keep(scope, "", 0)
 
 
+def started_of(scope: Scope) -> str:
+    """Returns what this browser was given when it went to the provider to sign in; empty if it did not go."""
+    return _find(scope, _name(scope, STARTED), LONGEST_STARTED) or ""
+
+
+def keep_started(scope: Scope, started: str, seconds: int = STARTED_SECONDS) -> str:
+    """Returns the Set-Cookie of a sign-in that has begun; the provider's answer brings it, so it may not be Strict."""
+    secure = "; Secure" if is_secure(scope) else ""
+    return f"{_name(scope, STARTED)}={started}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Lax{secure}"
+
+
 def is_secure(scope: Scope) -> bool:
     """Returns True if the browser uses TLS: to us, or to a proxy in front of us that reports it.
 
@@ -50,15 +64,15 @@ def is_secure(scope: Scope) -> bool:
     return any(name == b"x-forwarded-proto" and value.strip() == b"https" for name, value in scope["headers"])
 
 
-def _name(scope: Scope) -> str:
-    return f"__Host-{NAME}" if is_secure(scope) else NAME
+def _name(scope: Scope, name: str = NAME) -> str:
+    return f"__Host-{name}" if is_secure(scope) else name
 
 
-def _find(scope: Scope, wanted: str) -> str | None:
+def _find(scope: Scope, wanted: str, longest: int = LONGEST) -> str | None:
     for name, value in scope["headers"]:
         if name == b"cookie":
             for part in value.decode("latin-1").split(";"):
                 key, _, text = part.strip().partition("=")
-                if key == wanted and 0 < len(text) <= LONGEST:
+                if key == wanted and 0 < len(text) <= longest:
                     return str(text)
     return None

@@ -44,11 +44,13 @@ HEAVY = RequestLane("heavy", heavy=True)
 METRICS = RequestLane("metrics")
 PROBE = RequestLane("probe", body_limit=4 * KIB, anonymous=True)
 JOIN = RequestLane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
+PEOPLE = RequestLane("people", body_limit=128 * KIB, anonymous=True, guarded=True)
 CONSOLE = RequestLane("console", body_limit=4 * KIB, heavy=True, page=True)
 QUESTION = RequestLane("question", body_limit=4 * KIB, asks=True, page=True)
 SIGN_IN = RequestLane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
 _BY_PATH = {
+    "/api/v1/people": PEOPLE,
     "/api/v1/apply": APPLY,
     "/api/v1/whatif": WHAT_IF,
     "/api/v1/watch": WATCH,
@@ -61,6 +63,8 @@ _BY_PATH = {
     "/docs/reference.css": PROBE,
     "/favicon.ico": PROBE,
     "/sign-in": SIGN_IN,
+    "/sign-in/provider": SIGN_IN,
+    "/sign-in/provider/return": SIGN_IN,
 }
 
 

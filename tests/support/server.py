@@ -124,8 +124,9 @@ class RunningServer:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(patience())
 
-    def restart(self) -> None:
-        """Start again on the same port, after `kill()` or `stop()`."""
+    def restart(self, **environment: str) -> None:
+        """Starts again on the same port, after `kill()` or `stop()`, with these settings from now on."""
+        self._environment |= environment
         if self.process.poll() is None:
             self.kill()
         self.process = self._launch()

@@ -56,6 +56,14 @@ LIVE_AMONG = statement(
     WHERE id = ANY(CAST(:ids AS text[])) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
     """,
 )
+LIVE_OF = statement(
+    "live_tokens_of",
+    """
+    SELECT id FROM token
+    WHERE created_by = :created_by AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+    ORDER BY created_at DESC, id
+    """,
+)
 LABELS = statement("labels_of_tokens", "SELECT id, label FROM token WHERE id = ANY(CAST(:ids AS text[]))")
 INSERT = statement(
     "insert_token",
@@ -121,6 +129,11 @@ def find_live(connection: Connection, token_id: str) -> TokenRow | None:
 def live_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Returns the live tokens among `ids`: one query for all waiting requests."""
     return set(connection.execute(LIVE_AMONG, {"ids": list(ids)}).scalars())
+
+
+def list_live_of(connection: Connection, created_by: str) -> list[str]:
+    """Returns the live tokens that somebody has made, the newest first."""
+    return list(connection.execute(LIVE_OF, {"created_by": created_by}).scalars())
 
 
 def labels(connection: Connection, ids: Collection[str]) -> dict[str, str]:
