@@ -15,7 +15,7 @@ from app.openapi.schemas import Schema
 from app.problem import TITLES
 from app.wire import spell_camel
 
-OPEN_PATHS = {"/healthz", "/readyz", "/api/v1/join", "/openapi.json"}
+OPEN_PATHS = {"/healthz", "/readyz", "/api/v1/join", "/api/v1/people", "/openapi.json"}
 ALWAYS = (
     "bad-request",
     "unauthorized",

@@ -24,7 +24,7 @@ from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type, job, manifest, model, node, profile, service
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
-OPEN = {"/healthz", "/readyz", "/openapi.json", "/api/v1/join"}  # no token needed
+OPEN = {"/healthz", "/readyz", "/openapi.json", "/api/v1/join", "/api/v1/people"}  # no token needed
 ANY_TOKEN = {"/api/v1/whoami"}
 BY_DOCUMENT = {"/api/v1/apply", "/api/v1/watch"}  # what they may do depends on what they are asked for
 NOUNS: dict[str, Kind | Noun] = {
