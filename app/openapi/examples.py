@@ -90,6 +90,7 @@ BODIES: Mapping[str, JSON] = {  # by the name of the body's schema
     "JoinTokenRequest": {"node": "node-1", "expiresInSeconds": 600},
     "LogText": {"id": "c-4f1", "text": "step 100 of 1000\n", "ends": "4f1:17"},
     "MergePatch": {"spec": {"ratePerSecond": 1200}},
+    "PersonRequest": {"idToken": "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbm5hIn0.c2lnbmF0dXJl", "tenant": "shop"},
     "ProfilingReport": {"campaign": "c-0123456789"},
     "ReclaimRequest": {"seconds": 120, "message": "spot notice"},
     "Report": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -31,9 +31,10 @@ class RecentFailures:
     """The failures of a service or job that still count."""
 
     owner: str
-    times: int
+    times: int  # since it last ran well
     last_at: datetime
-    places: tuple[Place | None, ...]  # where the last ones failed; None: no other GPU would have done better
+    places: tuple[Place | None, ...]  # where those failed; None: no other GPU would have done better
+    avoided: tuple[Place, ...]  # where it failed lately, also before it ran well
 
 
 def read_failures(rollout: Mapping[str, object]) -> tuple[PlaceFailure, ...]:
@@ -48,19 +49,25 @@ def group_failures(failures: Iterable[PlaceFailure], now: datetime) -> tuple[Rec
     for failure in failures:
         if seconds - failure.at < KEPT_SECONDS:
             found.setdefault(failure.owner, []).append(failure)
-    return tuple(
-        RecentFailures(
-            owner,
-            len({failure.at for failure in own}),
-            datetime.fromtimestamp(max(failure.at for failure in own), UTC),
-            tuple(dict.fromkeys(failure.place for failure in own if seconds - failure.at < PLACE_SECONDS)),
-        )
-        for owner, own in sorted(found.items())
+    return tuple(_describe(owner, own, seconds) for owner, own in sorted(found.items()))
+
+
+def _describe(owner: str, failures: Collection[PlaceFailure], now: float) -> RecentFailures:
+    open_ones = [failure for failure in failures if not failure.is_past]
+    lately = [failure for failure in failures if now - failure.at < PLACE_SECONDS]
+    return RecentFailures(
+        owner,
+        len({failure.at for failure in open_ones}),
+        datetime.fromtimestamp(max(failure.at for failure in failures), UTC),
+        tuple(dict.fromkeys(failure.place for failure in lately if not failure.is_past)),
+        tuple(dict.fromkeys(failure.place for failure in lately if failure.place)),
     )
 
 
-def rest_after(failures: RecentFailures) -> Rest:
-    """Returns the rest after these failures."""
+def rest_after(failures: RecentFailures) -> Rest | None:
+    """Returns the rest after these failures; None if it has run well since, for what fails now has other causes."""
+    if not failures.times:
+        return None
     places = tuple(place for place in failures.places if place)
     is_of_places = len(places) == len(failures.places)
     return Rest(failures.last_at + retry_delay(failures.times), places if is_of_places else ())

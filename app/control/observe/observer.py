@@ -125,10 +125,8 @@ class Observer:
             },
             jobs={name: state.facts for name, state in job_rows.states_of(reading.jobs).items()},
             tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection, at).items()},
-            resting={failed.owner: rest for failed in failures if at < (rest := rest_after(failed)).until},
-            failed_places={
-                failed.owner: places for failed in failures if (places := tuple(filter(None, failed.places)))
-            },
+            resting={failed.owner: rest for failed in failures if (rest := rest_after(failed)) and at < rest.until},
+            failed_places={failed.owner: failed.avoided for failed in failures if failed.avoided},
             suspects=tuple(in_force.progress.get("suspects", ())) if in_force else (),
             blocked=tuple(in_force.rollout.get("freed", ())) if in_force else (),
             is_rolling=in_force is not None and in_force.state == "rolling",

@@ -35,7 +35,8 @@ class SiegeSeen:
     struck: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     failed: list[Sample] = field(default_factory=list)
-    unexplained: list[Sample] = field(default_factory=list)  # that failed though no copy died
+    late: list[Sample] = field(default_factory=list)  # that failed later than a moment after a copy died
+    unexplained: list[Sample] = field(default_factory=list)  # that failed though all copies that died were replaced
     broken: list[str] = field(default_factory=list)
     looks: int = 0
     written: int = 0  # writes that a server acknowledged
@@ -47,7 +48,8 @@ class SiegeSeen:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.struck.most_common())
         return (
             f"{self.struck.total()} faults ({kinds}); {self.requests} requests, {len(self.failed)} failed, "
-            f"{len(self.unexplained)} of them while no copy died; broken in {self.looks} looks: {len(self.broken)}; "
+            f"{len(self.late)} of them not right after a copy died, {len(self.unexplained)} though all was as planned "
+            f"since; broken in {self.looks} looks: {len(self.broken)}; "
             f"{self.written} acknowledged writes, {len(self.lost)} lost; "
             f"seconds until all is as planned ({len(self.recoveries)}): {spread}"
         )
@@ -74,6 +76,7 @@ def besiege(
     rng, seen = random.Random(seed), SiegeSeen()
     striking, judge = PodFaults(made, rng), PodJudge(made, pods_of(made))
     acknowledged: set[str] = set()
+    settled: list[float] = []  # time.monotonic() when all was as planned again
     path = f"/shop/{SERVICE}/v1/models/stub:infer"
     with steady_load(made.gateway.port, path, rate_per_second=RATE / 2, method="POST", body="{}") as load:
         settle(judge, "at first")
@@ -89,7 +92,8 @@ def besiege(
                 striking.mend()
                 began = time.monotonic()
                 settle(judge, f"after {last}")
-                seen.recoveries.append(time.monotonic() - began)
+                settled.append(time.monotonic())
+                seen.recoveries.append(settled[-1] - began)
                 took, broken = seen.recoveries[-1], len(judge.broken)
                 say(f"{striking.struck.total()} faults; back after {took:.1f} s; broken so far: {broken}; {last}")
         finally:
@@ -100,7 +104,9 @@ def besiege(
     seen.struck, seen.broken, seen.looks = striking.struck, judge.broken, judge.looks
     seen.written, seen.lost = len(acknowledged), sorted(acknowledged - read_tenants(made))
     seen.requests, seen.failed = len(outcome.samples), list(outcome.failed)
-    seen.unexplained = [sample for sample in seen.failed if not _is_explained(sample, striking.deaths)]
+    seen.late = [sample for sample in seen.failed if not _is_right_after_a_death(sample, striking.deaths)]
+    deaths = striking.deaths
+    seen.unexplained = [sample for sample in seen.late if not _is_before_all_is_replaced(sample, deaths, settled)]
     return seen
 
 
@@ -146,6 +152,15 @@ def end_all(made: Town) -> list[str]:
     return left
 
 
-def _is_explained(sample: Sample, deaths: list[float]) -> bool:
-    ended = sample.at + sample.latency_ms / 1000
-    return any(sample.at - DEATH_SECONDS <= death <= ended for death in deaths)
+def _is_right_after_a_death(sample: Sample, deaths: list[float]) -> bool:
+    return any(sample.at - DEATH_SECONDS <= death <= _end(sample) for death in deaths)
+
+
+def _is_before_all_is_replaced(sample: Sample, deaths: list[float], settled: list[float]) -> bool:
+    """Returns whether a copy had died since all was last as planned."""
+    last = max((moment for moment in settled if moment <= sample.at), default=0.0)
+    return any(last <= death <= _end(sample) for death in deaths)
+
+
+def _end(sample: Sample) -> float:
+    return sample.at + sample.latency_ms / 1000

@@ -27,7 +27,8 @@ Place = tuple[str, int]
 def test_a_service_rests_on_a_gpu_then_on_its_node_then_everywhere(
     failed: tuple[Place | None, ...], covered: list[Place]
 ) -> None:
-    rest = rest_after(RecentFailures("shop/a", 1, NOON, failed))
+    rest = rest_after(RecentFailures("shop/a", 1, NOON, failed, ()))
+    assert rest
     assert [place for place in (A, B, C, FAR) if rest.covers(place)] == covered
     assert rest.is_everywhere == (FAR in covered)
 
@@ -36,4 +37,5 @@ def test_a_service_rests_on_a_gpu_then_on_its_node_then_everywhere(
     ("times", "delay"), [(1, FIRST_DELAY), (2, 2 * FIRST_DELAY), (3, LONGEST_DELAY), (99, LONGEST_DELAY)]
 )
 def test_each_failure_doubles_the_rest_up_to_two_minutes(times: int, delay: timedelta) -> None:
-    assert rest_after(RecentFailures("shop/a", times, NOON, (A,))).until == NOON + delay
+    rest = rest_after(RecentFailures("shop/a", times, NOON, (A,), (A,)))
+    assert rest and rest.until == NOON + delay
