@@ -13,6 +13,8 @@ from app.control.domain.desired import Desired
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 
+DECLARED = ("", "declared", "what_if")  # reasons of expected loads that no traffic gave
+
 
 def serves_as_declared(snapshot: Snapshot, question: Question) -> bool:
     """Returns whether nothing lacks, nothing is drained, and no manifest asks for other assignments."""
@@ -20,6 +22,12 @@ def serves_as_declared(snapshot: Snapshot, question: Question) -> bool:
         return False
     as_declared = assign_plan(snapshot, question, question.plan_in_force)
     return not find_changed_owners(snapshot.in_force, _keep_urgency(as_declared, snapshot.in_force))
+
+
+def lacks_by_edit(snapshot: Snapshot, question: Question) -> bool:
+    """Returns whether a manifest, and not load, is why the plan in force lacks something: a rate, a promise, a rule."""
+    declared = {name for name, load in snapshot.expected.items() if load.reason in DECLARED}
+    return not question.verdict.is_right or not question.lacking.isdisjoint(declared)
 
 
 def _keep_urgency(desired: Desired, before: Desired) -> Desired:

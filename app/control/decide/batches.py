@@ -66,7 +66,8 @@ def add_due_batches(
             found, made = _join(context, (batch, most_price), *possible, others, solver)
             for each in made:
                 regrets = regrets.made(each)
-            return replace(found, message=spell_batches(context, found)), regrets
+            words = (decision.message, spell_batches(context, found))
+            return replace(found, message="; ".join(filter(None, words))), regrets
         regrets = regrets.refused(batch)
     return decision, regrets
 

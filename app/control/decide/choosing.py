@@ -7,8 +7,9 @@ serve less or cost more than another plan in hand.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from app.control.decide.as_declared import serves_as_declared
+from app.control.decide.as_declared import lacks_by_edit, serves_as_declared
 from app.control.decide.decide import hold_back
 from app.control.decide.effort import effort
 from app.control.decide.least_change import (
@@ -40,13 +41,14 @@ def choose(
     decision.
     """
     first, second = large, None
-    moves_many = _moves_many(question, large)
+    moves_many = _moves_many(question, large) and (not question.falls_short or lacks_by_edit(snapshot, question))
     is_hasty = question.falls_short and (count_handed_over(large.plan.changes) > FEW_AT_ONCE or moves_many)
     is_edited = moves_many and not question.falls_short and not serves_as_declared(snapshot, question)
     is_asked = is_hasty or is_edited or is_too_large(snapshot, large.plan.changes)
-    if is_asked and (small := follow(not is_edited)):
+    small = follow(not is_edited) if is_asked else None
+    if small:
         is_answer = is_edited and _serves_as_much(small, large)
-        is_answer = is_answer or (is_hasty and _is_enough(question, small, large, cheapen))
+        is_answer = is_answer or (is_hasty and _is_enough(question, small, large, cheapen, moves_many=moves_many))
         first, second = (small, large) if is_answer or is_preferred(small, large) else (large, small)
     found = _reach(snapshot, question, first, shift)
     if found.desired != first.desired:
@@ -55,7 +57,15 @@ def choose(
         if second is not None and _is_searched(second):
             other = _reach(snapshot, question, second, shift)
             found = other if _is_better(other, found) else found
-    return found
+    return _say_why_many(found, large, small) if moves_many and small else found
+
+
+def _say_why_many(found: Decision, large: Decision, small: Decision) -> Decision:
+    """Says why many others move, where the least change would leave more unserved."""
+    lacks = [f"{each.rate_per_second:.4g} requests a second of {each.service}" for each in small.plan.unserved]
+    if found.desired != large.desired or found.message or not lacks or _serves_as_much(small, large):
+        return found
+    return replace(found, message=f"other services move since the least change leaves {lacks[0]} unserved")
 
 
 def _reach(snapshot: Snapshot, question: Question, decision: Decision, shift: Shift) -> Decision:
@@ -74,18 +84,15 @@ def is_preferred(small: Decision, large: Decision) -> bool:
     return not _is_searched(large) or not _is_better(large, small)
 
 
-def _is_enough(question: Question, small: Decision, large: Decision, cheapen: Cheapen) -> bool:
+def _is_enough(question: Question, small: Decision, large: Decision, cheapen: Cheapen, *, moves_many: bool) -> bool:
     """Returns whether the larger plan can wait for the smaller one, as it is or with the batches that pay at once.
 
-    The least change moves no other service. So it may open a dear GPU for what fits once a neighbour has moved. A plan
-    that moves many others waits even if it is soon repaid: people shall see why each of them moves.
+    The least change moves no other service. So it may open a dear GPU for what fits once a neighbour has moved. What
+    answers an edit and moves many others waits even if it is soon repaid: people shall see why each of them moves.
     """
-    if _serves_enough(question, small, large) and (_moves_many(question, large) or _can_wait(question, small, large)):
-        return True
-    cheaper = cheapen(small)
-    if not _serves_enough(question, cheaper, large):
-        return False
-    return _moves_many(question, large) or _can_wait(question, cheaper, large)
+    if not _serves_enough(question, small, large):
+        return moves_many and _serves_enough(question, cheapen(small), large)
+    return moves_many or _can_wait(question, small, large) or _can_wait(question, cheapen(small), large)
 
 
 def _moves_many(question: Question, decision: Decision) -> bool:

@@ -201,3 +201,16 @@ def _share(plan: Plan, name: str, place: str) -> float:
     lines = [line for line in plan.instances if line.service == name]
     held = sum(line.sm_percent for line in lines for gpu in line.gpus or (line.gpu,) if f"{line.node}/{gpu}" == place)
     return held + sum(job.sm_percent for job in plan.jobs if job.job == name and f"{job.node}/{job.gpu}" == place)
+
+
+def test_what_only_many_moves_serve_says_so(planned: Snapshot) -> None:
+    """A load is raised until the least change cannot serve it, and the plan that does moves many."""
+    for times in (2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0):
+        edited = edit_rate(planned, "shop/search", times)
+        found = decided(edited)
+        if len(others_moved(planned.in_force, found.desired, "shop/search")) > MOST_OTHERS:
+            assert re.match(
+                r"other services move since the least change leaves .* of shop/search unserved", found.message
+            )
+            return
+    pytest.fail("no load moved many")
