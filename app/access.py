@@ -53,6 +53,7 @@ class Noun(StrEnum):
     CAMPAIGN = "Campaign"
     SIGN_IN_LINK = "SignInLink"
     SCALE = "Scale"
+    WEBHOOK = "Webhook"
 
 
 class Reach(StrEnum):
@@ -164,6 +165,8 @@ TABLE: Mapping[Role, Grants] = {
         (Noun.JOIN_TOKEN, AccessVerb.READ): Reach.ALL,
         (Noun.JOIN_TOKEN, AccessVerb.WRITE): Reach.ALL,
         (Noun.AUDIT, AccessVerb.READ): Reach.ALL,
+        (Noun.WEBHOOK, AccessVerb.READ): Reach.ALL,
+        (Noun.WEBHOOK, AccessVerb.WRITE): Reach.ALL,  # to try it, and to send dead letters again
     },
     Role.NODE: {
         (Noun.REPORT, AccessVerb.WRITE): Reach.OWN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.control.solve.questions import QuestionProcess
@@ -14,6 +15,7 @@ from app.settings import Settings
 from app.store.database.database import Database
 from app.store.database.notices import Notices
 from app.tokens import Authenticator
+from app.webhooks.hooks import Webhook
 from app.world.service_accounts import ReviewToken
 
 
@@ -29,6 +31,7 @@ class Context:
     parser: ParserPool
     nodes: NodeTraffic
     sessions: Sessions
+    hooks: Sequence[Webhook] = ()
     provider: Provider | None = None  # where people sign in, if anywhere
     review_token: ReviewToken | None = None  # asks Kubernetes whose a token is, where agents run as pods
     windows: WindowCache = field(default_factory=WindowCache)

@@ -23,7 +23,7 @@ from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
 from app.store.fleet import campaigns, fleet_minutes, gateways, loads, node_state, refusals, service_hours
 from app.store.money import packed_minutes, quarantine, retention, rollups
-from app.store.world import audit, change_counts, changes, events, idempotency
+from app.store.world import audit, change_counts, changes, events, idempotency, webhooks
 
 ROLLUP_RETENTION = timedelta(days=400)
 DAYS_AHEAD = 2
@@ -165,6 +165,7 @@ class Housekeeping:
         self._database.write(gateways.forget)
         self._repeat(lambda c: rotation.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: sessions.forget(c, PRUNED_AT_ONCE))
+        self._repeat(lambda c: webhooks.tidy(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: tokens.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: join_tokens.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: audit.forget(c, settings.audit_retention_days * 86400, PRUNED_AT_ONCE))

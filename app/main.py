@@ -9,7 +9,21 @@ from importlib.util import find_spec
 
 from fastapi import Depends, FastAPI
 
-from app.api import apply, audit, events, health, logs, objects, people, reports, sign_in_links, slo, tokens, watch
+from app.api import (
+    apply,
+    audit,
+    events,
+    health,
+    logs,
+    objects,
+    people,
+    reports,
+    sign_in_links,
+    slo,
+    tokens,
+    watch,
+    webhooks,
+)
 from app.api.agents import cordons, endpoints, join, join_tokens, nodes, rotation
 from app.api.agents.agent_bypass import AgentBypass
 from app.api.agents.overreach import audit_overreach
@@ -39,6 +53,8 @@ from app.store.database.database import Database
 from app.store.database.notices import Notices
 from app.store.database.urls import libpq_url
 from app.tokens import Authenticator
+from app.webhooks.hooks import read_hooks
+from app.webhooks.sender import WebhookSender
 from app.world.service_accounts import ReviewToken
 
 
@@ -73,6 +89,7 @@ def assemble(settings: Settings, review_token: ReviewToken | None = None) -> Fas
         sessions=Sessions(database, authenticator, sign_in_buckets(settings.sign_ins_per_hour)),
         parser=ParserPool(seconds=settings.parse_seconds, memory_mb=settings.parse_memory_mb),
         nodes=NodeTraffic(settings, reserved, notices, authenticator),
+        hooks=read_hooks(settings.webhooks_file),
         provider=Provider(settings) if settings.oidc_issuer else None,
         review_token=review_token,
     )
@@ -80,13 +97,16 @@ def assemble(settings: Settings, review_token: ReviewToken | None = None) -> Fas
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         housekeeping = Housekeeping(context)
+        sender = WebhookSender(context.reserved, context.hooks, settings.public_url)
         context.notices.on_change("token", lambda _version: context.authenticator.changed())
         context.notices.start()
         context.nodes.start()
         housekeeping.start()
+        sender.start()
         _ready_answers(context)
         yield
         housekeeping.stop()
+        sender.stop()
         await context.nodes.stop()
         context.notices.stop()
         context.parser.close()
@@ -117,7 +137,20 @@ def _route(app: FastAPI) -> None:
         *objects.routers,
         *(
             m.router
-            for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit, sign_in_links, people)
+            for m in (
+                apply,
+                watch,
+                tokens,
+                join,
+                join_tokens,
+                rotation,
+                nodes,
+                endpoints,
+                audit,
+                sign_in_links,
+                people,
+                webhooks,
+            )
         ),
         *(
             m.router

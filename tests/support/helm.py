@@ -20,7 +20,11 @@ Resource = dict[str, Any]
 Values = Mapping[str, Any]
 # All that may be switched on.
 EVERYTHING: Values = {
-    "api": {"settings": {"GPUWRIGHT_OIDC_ISSUER": "https://id.example.org"}, "oidcSecret": "oidc"},
+    "api": {
+        "settings": {"GPUWRIGHT_OIDC_ISSUER": "https://id.example.org"},
+        "oidcSecret": "oidc",
+        "webhooksSecret": "webhooks",
+    },
     "agent": {
         "enabled": True,
         "pools": [{"name": "a100", "gpuType": "a100-sxm4-80gb", "gpus": 8, "nodeSelector": {"pool": "a100"}}],

@@ -246,6 +246,8 @@ class Reason(StrEnum):
     OBJECT_DELETED = "object_deleted", "info", "A person deleted an object."
     TOKEN_CREATED = "token_created", "info", "A person created a token."
     TOKEN_REVOKED = "token_revoked", "info", "A person revoked a token."
+    WEBHOOK_TRIED = "webhook_tried", "info", "An admin tries whether events arrive here."
+    WEBHOOK_FAILED = "webhook_failed", "alarm", "A webhook did not get an event in any of its tries."
 
     # Tenants.
     OVER_BUDGET = "over_budget", "alarm", "A tenant has spent its monthly budget."

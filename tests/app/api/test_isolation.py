@@ -72,6 +72,8 @@ NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/overview": Noun.OVERVIEW,
     "/api/v1/sign-in-links": Noun.SIGN_IN_LINK,
     "/api/v1/scale": Noun.SCALE,
+    "/api/v1/webhooks": Noun.WEBHOOK,
+    **{f"/api/v1/webhooks/{{name}}/{what}": Noun.WEBHOOK for what in ("dead-letters", "retry", "try")},
     **{f"/api/v1/scale/{verb}": Noun.SCALE for verb in ("pause", "resume")},
     **{f"/api/v1/scale/{{generation}}/{verb}": Noun.SCALE for verb in ("approve", "reject")},
     "/api/v1/reports": Noun.MONEY,

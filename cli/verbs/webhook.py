@@ -1,0 +1,80 @@
+"""`gpuwright webhook`: how webhooks do, what they did not get; tries one, and sends its dead letters again."""
+
+from __future__ import annotations
+
+import argparse
+
+from cli import exits
+from cli.arguments import add_connection_arguments
+from cli.output import OutputTable, age, plain, print_data, say
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+
+EPILOG = """\
+Webhooks stand in the file of the server's GPUWRIGHT_WEBHOOKS_FILE. It needs an admin's token.
+
+Examples:
+  gpuwright webhook list
+  gpuwright webhook try on-call        send an event to it; `list` then says whether it arrived
+  gpuwright webhook dead on-call       what it did not get in twelve tries
+  gpuwright webhook retry on-call      send that again
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|try|dead|retry")
+    for name, words in (
+        ("list", "all webhooks, with what waits and what failed"),
+        ("try", "send an event to one webhook"),
+        ("dead", "what a webhook did not get"),
+        ("retry", "send a webhook's dead letters again"),
+    ):
+        sub = actions.add_parser(name, help=words)
+        if name != "list":
+            sub.add_argument("name", metavar="NAME")
+        sub.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+        add_connection_arguments(sub)
+
+
+def run(args: argparse.Namespace) -> int:
+    with ApiClient(resolve(args)) as client:
+        if args.action == "list":
+            _show(args, client.get("/api/v1/webhooks")["items"])
+        elif args.action == "dead":
+            _show_dead(args, client.get(f"/api/v1/webhooks/{args.name}/dead-letters")["items"])
+        else:
+            done = client.send("POST", f"/api/v1/webhooks/{args.name}/{args.action}").json()
+            if not print_data(done, args.output):
+                print(plain(f"webhook {args.name}: {done['queued']} to be sent; see: gpuwright webhook list"))
+    return exits.OK
+
+
+def _show(args: argparse.Namespace, items: list[dict[str, object]]) -> None:
+    if print_data(items, args.output):
+        return
+    if not items:
+        say("there are no webhooks: the server has no GPUWRIGHT_WEBHOOKS_FILE")
+    table = OutputTable(["NAME", "HOST", "FORMAT", "SENT", "LAST", "WAITING", "DEAD", "LAST ERROR"])
+    table.rows(
+        [
+            *(str(one[key]) for key in ("name", "host", "format", "sent")),
+            age(str(one["sentAt"])) if one["sentAt"] else "never",
+            *(str(one[key]) for key in ("waiting", "dead")),
+            str(one["error"] or ""),
+        ]
+        for one in items
+    )
+
+
+def _show_dead(args: argparse.Namespace, items: list[dict[str, object]]) -> None:
+    if print_data(items, args.output):
+        return
+    table = OutputTable(["AGE", "TRIES", "EVENT", "ERROR"])
+    table.rows([age(str(one["at"])), str(one["attempts"]), _name(one["event"]), str(one["error"])] for one in items)
+
+
+def _name(event: object) -> str:
+    assert isinstance(event, dict)
+    subject = "/".join(str(event[key]) for key in ("kind", "tenant", "name") if event.get(key))
+    return f"{event.get('reason')} {subject}"
