@@ -17,7 +17,7 @@ UNPREFIXED = {"database_url", "database_listen_url"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SHORTEST_AUDIT_DAYS = 90
 ACCOUNT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-RIGHT = re.compile(r"(.+)=(viewer|operator|admin|(?:viewer|operator)@[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)")
+RIGHT = re.compile(r"([^=]+)=(viewer|operator|admin|(?:viewer|operator)@[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)")
 MAY_BE_ZERO = {"planner_metrics_port", "port", "scaler_metrics_port", "slow_query_ms"}
 
 
@@ -150,7 +150,9 @@ class Settings:
         for name in ("oidc_issuer", "public_url"):
             address = getattr(self, name)
             parts = urlsplit(address)
-            if not (parts.hostname and (parts.scheme == "https" or is_plain_loopback(address))) or parts.query:
+            is_safe = bool(parts.hostname) and (parts.scheme == "https" or is_plain_loopback(address))
+            is_odd = parts.query or parts.fragment or parts.username or not address.isprintable() or " " in address
+            if not is_safe or is_odd:
                 raise SettingsError(f"{name} {address!r} must be https://HOST[:PORT][/PATH] (http: on loopback only)")
         if self.oidc_client_secret_file and not self.oidc_client_secret_file.is_file():
             raise SettingsError(f"oidc_client_secret_file: the file {self.oidc_client_secret_file} does not exist")

@@ -43,9 +43,9 @@ class NewToken:
     secret_hash: bytes
 
 
-def new(prefix: str = PREFIX) -> NewToken:
+def new(prefix: str = PREFIX, token_id: str = "") -> NewToken:
     """Returns a new token: a public id and 256 bits of secret, so that a plain SHA-256 stores it safely."""
-    token_id = "".join(secrets.choice(ALPHABET) for _ in range(12))
+    token_id = token_id or "".join(secrets.choice(ALPHABET) for _ in range(12))
     secret = secrets.token_urlsafe(32)
     return NewToken(token_id, f"{prefix}_{token_id}_{secret}", hash_secret(secret))
 

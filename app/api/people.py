@@ -8,14 +8,13 @@ from fastapi import Body, Request
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from app import tokens as secrets
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, NoBody, answer
 from app.api.tokens import Label
 from app.context import Context
 from app.people.provider import Provider
 from app.people.refusals import refuse
-from app.people.signing_in import LABEL_END, give_token
+from app.people.signing_in import sign_in
 from app.problem import HttpProblem
 from app.store.world.objects import rfc3339
 from app.wire import MomentText, Secret
@@ -67,15 +66,13 @@ def get_provider(ctx: Ctx, _body: NoBody) -> Reply[ProviderWire]:
 def sign_person_in(request: Request, ctx: Ctx, brought: Annotated[PersonRequest, Body()]) -> Reply[PersonTokenWire]:
     with refuse():
         person = _provider(ctx).identify(brought.id_token, brought.access_token)
-    new, request_id = secrets.new(), request.scope["state"]["request_id"]
-    row = ctx.database.write(lambda c: give_token(c, ctx.settings, person, new, request_id, brought.tenant or ""))
-    if isinstance(row, HttpProblem):
-        raise row
+    given = sign_in(ctx, person, request.scope["state"]["request_id"], "command-line", brought.tenant or "")
+    row = given.row
     return answer(
         PersonTokenWire(
             id=row.id,
-            token=new.text,
-            name=row.label.removesuffix(LABEL_END),
+            token=given.text,
+            name=person.name,
             scope=row.scope,
             tenant=row.tenant or None,
             expiresAt=rfc3339(row.expires_at) if row.expires_at else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 SIGN_IN = "/sign-in"
 LONGEST = 1000
@@ -49,4 +49,6 @@ def safe_address(text: str) -> str:
     """Returns the address if it is one of this server, else that of the first page: no link leads to another site."""
     is_own = text.startswith("/") and text[1:2] not in ("/", "\\") and len(text) <= LONGEST
     is_plain = text.isascii() and text.isprintable() and "\\" not in text and " " not in text
-    return text if is_own and is_plain and not text.startswith(SIGN_IN) else "/"
+    # A browser takes /./sign-in and /%2e/sign-in for /sign-in.
+    is_direct = not any(unquote(part) in (".", "..") for part in text.partition("?")[0].split("/"))
+    return text if is_own and is_plain and is_direct and not text.startswith(SIGN_IN) else "/"

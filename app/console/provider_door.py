@@ -9,16 +9,16 @@ from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app import tokens
 from app.api.requests import Ctx
-from app.console.links import SIGN_IN, safe_address
+from app.console.links import SIGN_IN, safe_address, sign_in_link
 from app.console.page_answer import html_answer, redirect
 from app.console.rendering import render
 from app.context import Context
 from app.http import cookies
-from app.people.provider import RETURN, Provider
+from app.http.lanes import RETURN
+from app.people.provider import Provider
 from app.people.refusals import refuse
-from app.people.signing_in import give_token
+from app.people.signing_in import sign_in
 from app.problem import HttpProblem
 from app.sessions import SESSION_SECONDS
 
@@ -31,6 +31,8 @@ Word = Annotated[str, Query(max_length=4096)]
 @router.get(BEGIN)
 def begin(request: Request, ctx: Ctx, to: Annotated[str, Query(max_length=1000)] = "/") -> Response:
     """Sends the browser to the provider. What it must bring back is kept in its own cookie, and nowhere here."""
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return redirect(sign_in_link(safe_address(to)))  # another site asks; who wants to sign in presses the button
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
     with refuse():
         address = _provider(ctx).begin_address(state, nonce, verifier)
@@ -45,7 +47,7 @@ def come_back(
     """Opens a session for the person whom the provider names."""
     provider = _provider(ctx)
     begun = cookies.started_of(request.scope).split(".", 3)
-    if len(begun) != 4 or not hmac.compare_digest(begun[0].encode(), state.encode()):
+    if len(begun) != 4 or not all(begun) or not hmac.compare_digest(begun[0].encode(), state.encode()):
         raise HttpProblem("unauthorized", "this browser did not begin this sign-in, or began it over ten minutes ago")
     if iss and iss != ctx.settings.oidc_issuer:
         raise HttpProblem("unauthorized", "this answer comes from another provider")
@@ -54,12 +56,9 @@ def come_back(
     _, nonce, verifier, back = begun
     with refuse():
         person = provider.redeem(code, verifier, nonce)
-    new, request_id = tokens.new(), request.scope["state"]["request_id"]
-    row = ctx.database.write(lambda connection: give_token(connection, ctx.settings, person, new, request_id))
-    if isinstance(row, HttpProblem):
-        raise row
+    given = sign_in(ctx, person, request.scope["state"]["request_id"], "console")
     # The token's secret ends here: the session alone is known outside.
-    cookie = cookies.keep(request.scope, ctx.sessions.open(new.text).cookie, SESSION_SECONDS)
+    cookie = cookies.keep(request.scope, ctx.sessions.open(given.text).cookie, SESSION_SECONDS)
     return _lead_on(request, safe_address(unquote(back)), cookie)
 
 

@@ -55,11 +55,11 @@ def keep_started(scope: Scope, started: str, seconds: int = STARTED_SECONDS) -> 
 
 
 def is_secure(scope: Scope) -> bool:
-    """Returns True if the browser uses TLS: to us, or to a proxy in front of us that reports it.
+    """Returns True if the browser uses TLS: to us, or to a proxy in front of us, as settings or the proxy say.
 
     A client that lies about it harms only its own cookie.
     """
-    if scope.get("scheme") == "https":
+    if scope.get("scheme") == "https" or scope.get("state", {}).get("is_public_tls"):
         return True
     return any(name == b"x-forwarded-proto" and value.strip() == b"https" for name, value in scope["headers"])
 

@@ -18,7 +18,7 @@ from app.http.callers import Authenticate, Callers, Remembered, peer_of
 from app.http.capacity import Capacity
 from app.http.errors import problem_of, unavailable
 from app.http.head import Head, check_head
-from app.http.lanes import KIB, METRICS, SIGN_IN, RequestLane, lane_of_scope
+from app.http.lanes import KIB, METRICS, RETURN, SIGN_IN, RequestLane, lane_of_scope
 from app.http.logs import REQUEST_ID
 from app.http.shares import FairShares, Slots
 from app.http.tracing import configure
@@ -99,6 +99,7 @@ class Gate:
         peer = peer_of(scope.get("client"), head.forwarded, self._proxies)
         visit = Visit(scope, send, lane_of_scope(scope), head.request_id, peer, self._refusal_page)
         scope.setdefault("state", {})["request_id"] = visit.request_id
+        scope["state"]["is_public_tls"] = self._settings.public_url.startswith("https:")
         REQUEST_ID.set(visit.request_id)
         metrics.IN_FLIGHT.inc()
         try:
@@ -201,7 +202,7 @@ class Gate:
         wait = self._anonymous.take(peer, now)
         if wait:
             raise too_many("requests without a token from this address", wait, self._anonymous)
-        if visit.lane is SIGN_IN and visit.method == "POST":
+        if visit.lane is SIGN_IN and (visit.method == "POST" or visit.scope["path"] == RETURN):
             wait = self._sign_ins.take(peer, now)
             if wait:
                 raise too_many("sign-ins from this address", wait, self._sign_ins)

@@ -49,6 +49,8 @@ CONSOLE = RequestLane("console", body_limit=4 * KIB, heavy=True, page=True)
 QUESTION = RequestLane("question", body_limit=4 * KIB, asks=True, page=True)
 SIGN_IN = RequestLane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
+RETURN = "/sign-in/provider/return"  # where a browser comes back from the people's provider
+
 _BY_PATH = {
     "/api/v1/people": PEOPLE,
     "/api/v1/apply": APPLY,
@@ -64,7 +66,7 @@ _BY_PATH = {
     "/favicon.ico": PROBE,
     "/sign-in": SIGN_IN,
     "/sign-in/provider": SIGN_IN,
-    "/sign-in/provider/return": SIGN_IN,
+    RETURN: SIGN_IN,
 }
 
 

@@ -6,6 +6,7 @@ who knows a client's would be the provider.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class Person:
     subject: str  # their name at the provider, which never changes
     name: str  # as people call them
     groups: Sequence[str]
+    mark: bytes  # of what the provider signed: the same for the same ID token, however its signature is spelt
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +82,17 @@ def check_token(text: str, keys: KeySet, expected: Expected) -> Claims:
     return claims
 
 
-def describe(claims: Claims, groups_claim: str) -> Person:
+def describe(claims: Claims, groups_claim: str, token: str) -> Person:
     """Returns the person of checked claims. Their name is for reading; it decides nothing."""
-    named = (claims.get(key) for key in ("email", "preferred_username", "name", "sub"))
+    is_doubtful = claims.get("email_verified") is False
+    named = (claims.get(key) for key in ("preferred_username" if is_doubtful else "email", "preferred_username", "sub"))
     name = next(text for text in named if isinstance(text, str) and text)
     readable = "".join(char if char.isprintable() else "?" for char in name)[:LONGEST_NAME]
     told = claims.get(groups_claim)
     groups = [told] if isinstance(told, str) else told if isinstance(told, list) else []
-    return Person(
-        str(claims["iss"]), str(claims["sub"]), readable, tuple(group for group in groups if isinstance(group, str))
-    )
+    held = tuple(group for group in groups if isinstance(group, str))
+    mark = hashlib.sha256(token.rpartition(".")[0].encode()).digest()
+    return Person(str(claims["iss"]), str(claims["sub"]), readable, held, mark)
 
 
 def _signs(key: Mapping[str, object]) -> bool:
@@ -120,7 +123,11 @@ def _find_refusal(claims: Claims, expected: Expected) -> str:
     if expected.nonce and not hmac.compare_digest(str(claims.get("nonce", "")).encode(), expected.nonce.encode()):
         return "the ID token belongs to another sign-in"
     subject = claims.get("sub")
-    return "" if isinstance(subject, str) and 0 < len(subject) <= 255 else "the ID token does not say whose it is"
+    return (
+        ""
+        if isinstance(subject, str) and 0 < len(subject) <= 255 and subject.isascii()
+        else "the ID token does not say whose it is"
+    )
 
 
 def _read_moment(claims: Claims, name: str) -> float | None:

@@ -7,14 +7,15 @@ import hashlib
 import json
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from urllib.error import HTTPError
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import quote, urlencode, urlsplit
 
 from joserfc.jwk import KeySet
 
+from app.http.lanes import RETURN
+from app.http.outgoing import exchange
 from app.people.claims import ClaimRefused, Claims, Expected, KeyUnknown, Person, check_token, describe, read_keys
 from app.settings import Settings, is_plain_loopback
 
@@ -22,8 +23,7 @@ ANSWER_SECONDS = 10.0
 MOST_BYTES = 1024 * 1024
 KEPT_SECONDS = 3600.0  # how long its description and its keys are believed
 RETRY_SECONDS = 30.0  # between two looks for a key that is not there
-AT_ONCE = 4  # sign-ins that wait for the provider; more would take the threads of other requests
-RETURN = "/sign-in/provider/return"
+AT_ONCE = 4  # requests that wait for the provider; more would take the threads of others
 
 Document = Mapping[str, object]
 
@@ -43,8 +43,7 @@ class Provider:
         self._settings = settings
         self._places = threading.BoundedSemaphore(AT_ONCE)
         self._lock = threading.Lock()
-        self._kept: dict[str, tuple[float, Document]] = {}
-        self._opener = urllib.request.build_opener(_Unled)
+        self._kept: dict[str, tuple[float, Document | ProviderFailed]] = {}
 
     @property
     def name(self) -> str:
@@ -66,8 +65,7 @@ class Provider:
             "code_challenge": challenge(verifier),
             "code_challenge_method": "S256",
         }
-        with self._place():
-            address = self._endpoint("authorization_endpoint")
+        address = self._endpoint("authorization_endpoint")
         return f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(asked)}"
 
     def redeem(self, code: str, verifier: str, nonce: str) -> Person:
@@ -85,14 +83,12 @@ class Provider:
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         else:
             form["client_id"] = self._settings.oidc_client_id
-        with self._place():
-            answer = self._fetch(self._endpoint("token_endpoint"), form, headers)
-            return self._identify(answer, self._settings.oidc_client_id, nonce)
+        answer = self._fetch(self._endpoint("token_endpoint"), form, headers)
+        return self._identify(answer, self._settings.oidc_client_id, nonce)
 
     def identify(self, id_token: str, access_token: str) -> Person:
         """Returns who has signed in by the command line, which brings what the provider gave it."""
-        with self._place():
-            return self._identify({"id_token": id_token, "access_token": access_token}, self.command_line_id, "")
+        return self._identify({"id_token": id_token, "access_token": access_token}, self.command_line_id, "")
 
     def _identify(self, answer: Document, client: str, nonce: str) -> Person:
         text, access = answer.get("id_token"), answer.get("access_token")
@@ -102,7 +98,7 @@ class Provider:
         groups = self._settings.oidc_groups_claim
         if groups not in claims and isinstance(access, str) and access:
             claims = {**claims, groups: self._read_groups(access, claims, groups)}
-        return describe(claims, groups)
+        return describe(claims, groups, text)
 
     def _check(self, text: str, client: str, nonce: str) -> Claims:
         expected = Expected(self._settings.oidc_issuer, client, nonce, time.time())
@@ -139,30 +135,50 @@ class Provider:
         return found
 
     def _keep(self, address: str, seconds: float) -> Document:
-        """Returns the document at this address, as it was within the last `seconds`."""
+        """Returns the document at this address, as it was within the last `seconds`; a failure is kept, too."""
         with self._lock:
-            at, document = self._kept.get(address, (float("-inf"), {}))
-            if time.monotonic() - at > seconds:
-                document = self._fetch(address, None, {})
-                self._kept[address] = time.monotonic(), document
-            return document
+            at, kept = self._kept.get(address, (float("-inf"), None))
+            age = time.monotonic() - at
+            if isinstance(kept, ProviderFailed) and age <= RETRY_SECONDS:
+                raise kept
+            if kept is not None and not isinstance(kept, ProviderFailed) and age <= seconds:
+                return kept
+        try:
+            found: Document | ProviderFailed = self._fetch(address, None, {})
+        except ProviderFailed as failed:
+            found = failed
+        with self._lock:
+            self._kept[address] = time.monotonic(), found
+        if isinstance(found, ProviderFailed):
+            raise found
+        return found
 
     def _fetch(self, address: str, form: Mapping[str, str] | None, headers: Mapping[str, str]) -> Document:
         """Returns the provider's answer; only addresses that keep secrets are asked, and no redirect is followed."""
         is_loopback = is_plain_loopback(self._settings.oidc_issuer) and is_plain_loopback(address)
-        if urlsplit(address).scheme != "https" and not is_loopback:
+        parts = urlsplit(address)
+        if parts.scheme != "https" and not is_loopback:
             raise ProviderFailed(f"the provider names an address that is not https: {address[:200]!r}")
         data = None if form is None else urlencode(form).encode()
-        request = urllib.request.Request(address, data, {"Accept": "application/json", **headers})  # noqa: S310
         where = f"{'GET' if data is None else 'POST'} {address.partition('?')[0]}"
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        sent = {"Accept": "application/json", "User-Agent": "gpuwright", **headers}
+        if data is not None:
+            sent["Content-Type"] = "application/x-www-form-urlencoded"
         try:
-            with self._opener.open(request, timeout=ANSWER_SECONDS) as answer:
-                content = answer.read(MOST_BYTES + 1)
-        except HTTPError as error:
-            with error:
-                raise ProviderFailed(f"{where}: {error.code} {_read_error(error.read(4096))}".rstrip()) from None
-        except (OSError, ValueError) as error:
-            raise ProviderFailed(f"{where}: {error}") from None
+            kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+            connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
+            with self._place():
+                status, content = exchange(
+                    connection, "POST" if form else "GET", target, data, sent,
+                    seconds=ANSWER_SECONDS, most_bytes=MOST_BYTES,
+                )  # fmt: skip
+        except (OSError, ValueError, HTTPException) as error:
+            raise ProviderFailed(f"{where}: {error or type(error).__name__}") from None
+        if status == 400 and form is not None and _read_error(content) == "invalid_grant":
+            raise ClaimRefused("the provider does not know this code, or it has been used")
+        if status != 200:
+            raise ProviderFailed(f"{where}: {status} {_read_error(content)}".rstrip())
         document = _read_object(content[:MOST_BYTES])
         if document is None or len(content) > MOST_BYTES:
             raise ProviderFailed(f"{where}: the answer is not a JSON object of at most {MOST_BYTES} bytes")
@@ -183,21 +199,13 @@ class Provider:
 
     def describe_devices(self) -> Document:
         """Returns what the command line needs: where it asks for a code, and where for tokens."""
-        with self._place():
-            return {
-                "issuer": self._settings.oidc_issuer,
-                "clientId": self.command_line_id,
-                "scopes": self._settings.oidc_scopes,
-                "deviceEndpoint": self._endpoint("device_authorization_endpoint"),
-                "tokenEndpoint": self._endpoint("token_endpoint"),
-            }
-
-
-class _Unled(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: it would take secrets to a place that nobody named."""
-
-    def redirect_request(self, *_args: object, **_named: object) -> None:
-        return None
+        return {
+            "issuer": self._settings.oidc_issuer,
+            "clientId": self.command_line_id,
+            "scopes": self._settings.oidc_scopes,
+            "deviceEndpoint": self._endpoint("device_authorization_endpoint"),
+            "tokenEndpoint": self._endpoint("token_endpoint"),
+        }
 
 
 def challenge(verifier: str) -> str:

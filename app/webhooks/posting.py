@@ -9,14 +9,12 @@ import http.client
 import ipaddress
 import socket
 import ssl
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from urllib.parse import urlsplit
 
+from app.http.outgoing import exchange
 from app.webhooks.hooks import Webhook
 
-CONNECT_SECONDS = 5.0
 WHOLE_SECONDS = 10.0  # of a delivery, however slowly its answer drips
 MOST_ANSWER_BYTES = 4096
 METADATA = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fd00:ec2::/32"))
@@ -29,51 +27,33 @@ class NotDelivered(Exception):
 def post(hook: Webhook, body: bytes, headers: Mapping[str, str]) -> None:
     """Delivers it, or raises NotDelivered. Only a 2xx is a delivery: no redirect is followed."""
     parts = urlsplit(hook.url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    connection = _Pinned(hook, port)
-    watch = threading.Timer(WHOLE_SECONDS, connection.cut_off)
-    watch.daemon = True
-    watch.start()
+    connection = _Pinned(hook, parts.port or (443 if parts.scheme == "https" else 80))
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("POST", target, body, {"User-Agent": "gpuwright", **headers})
-        answer = connection.getresponse()
-        answer.read(MOST_ANSWER_BYTES)
-        if connection.is_cut_off:  # what came by then looks whole
-            raise TimeoutError
+        status, _ = exchange(
+            connection, "POST", target, body, {"User-Agent": "gpuwright", **headers},
+            seconds=WHOLE_SECONDS, most_bytes=MOST_ANSWER_BYTES,
+        )  # fmt: skip
     except (OSError, http.client.HTTPException) as error:
-        late = f"it did not answer within {WHOLE_SECONDS:g} s" if connection.is_cut_off else _explain(error)
-        raise NotDelivered(late) from None
-    finally:
-        watch.cancel()
-        connection.close()
-    if not 200 <= answer.status < 300:
-        raise NotDelivered(f"it answered {answer.status}")
+        raise NotDelivered(_explain(error)) from None
+    if not 200 <= status < 300:
+        raise NotDelivered(f"it answered {status}")
 
 
 class _Pinned(http.client.HTTPConnection):
     """Connects to the first address of the host that may be one of a receiver."""
 
     def __init__(self, hook: Webhook, port: int) -> None:
-        super().__init__(hook.host, port, timeout=CONNECT_SECONDS)
+        super().__init__(hook.host, port, timeout=WHOLE_SECONDS)
         self._hook = hook
-        self.is_cut_off = False
 
     def connect(self) -> None:
         address = find_address(self.host, self.port, self._hook.on_this_machine)
-        plain = socket.create_connection((address, self.port), timeout=CONNECT_SECONDS)
+        plain = socket.create_connection((address, self.port), timeout=WHOLE_SECONDS)
         self.sock = plain  # so that it can be cut off while TLS is agreed on
         if self._hook.url.startswith("https:"):
             context = ssl.create_default_context(cafile=self._hook.ca_file or None)
             self.sock = context.wrap_socket(plain, server_hostname=self.host)
-        if self.is_cut_off:
-            raise TimeoutError
-
-    def cut_off(self) -> None:
-        self.is_cut_off = True
-        if self.sock:
-            with suppress(OSError):  # it has just ended
-                self.sock.shutdown(socket.SHUT_RDWR)
 
 
 def find_address(host: str, port: int, is_local: bool) -> str:
@@ -100,7 +80,7 @@ def _may_receive(text: str, is_local: bool) -> bool:
 
 def _explain(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return f"it did not answer within {CONNECT_SECONDS:g} s"
+        return f"it did not answer within {WHOLE_SECONDS:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate does not hold: {error.verify_message}"
     reason = getattr(error, "strerror", None) or type(error).__name__

@@ -96,10 +96,13 @@ class Browser:
         self.cookies = CookieJar()
         self._opener = build_opener(HTTPCookieProcessor(self.cookies), _Led(self))
 
-    def open(self, address: str, form: Mapping[str, str] | None = None) -> Browser:
+    def open(
+        self, address: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> Browser:
         data = None if form is None else urlencode(form).encode()
+        request = Request(urljoin(self.address, address), data, {**(headers or {})})
         try:
-            answer = self._opener.open(urljoin(self.address, address), data, timeout=patience())
+            answer = self._opener.open(request, timeout=patience())
         except HTTPError as error:
             answer = error
         with answer:

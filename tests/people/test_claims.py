@@ -37,13 +37,13 @@ def pack(part: object) -> str:
 
 
 def test_what_the_provider_has_signed_is_believed() -> None:
-    person = describe(check_token(sign(GOOD), KEYS, EXPECTED), "groups")
+    person = describe(check_token(sign(GOOD), KEYS, EXPECTED), "groups", "a.b.c")
     assert (person.subject, person.name, person.groups) == ("anna", "anna", ("staff",))
     several = {**GOOD, "aud": ["another", CLIENT], "azp": CLIENT, "email": "anna@example.com\n\x1b[31m", "groups": "x"}
-    person = describe(check_token(sign(several), KEYS, EXPECTED), "groups")
+    person = describe(check_token(sign(several), KEYS, EXPECTED), "groups", "a.b.c")
     assert (person.name, person.groups) == ("anna@example.com??[31m", ("x",))
-    assert describe({**GOOD, "roles": [1, None, "a"]}, "roles").groups == ("a",)
-    assert describe(GOOD, "roles").groups == ()
+    assert describe({**GOOD, "roles": [1, None, "a"]}, "roles", "").groups == ("a",)
+    assert describe(GOOD, "roles", "").groups == ()
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,20 @@ def test_what_the_provider_has_signed_is_believed() -> None:
         ({"nonce": None}, "another sign-in"),
         ({"sub": ""}, "whose"),
         ({"sub": 7}, "whose"),
+        ({"sub": "ännä"}, "whose"),
         ({"sub": "x" * 256}, "whose"),
     ],
 )
 def test_a_claim_that_does_not_fit_is_refused(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(ClaimRefused, match=said):
         check_token(sign({**GOOD, **changed}), KEYS, EXPECTED)
+
+
+def test_a_name_that_the_provider_has_not_verified_is_not_shown_and_a_mark_is_of_what_was_signed() -> None:
+    claims = {**GOOD, "email": "boss@example.com", "email_verified": False, "preferred_username": "anna"}
+    assert describe(claims, "groups", "").name == "anna"
+    assert describe(GOOD, "groups", "h.p.s").mark == describe(GOOD, "groups", "h.p.t").mark
+    assert describe(GOOD, "groups", "h.p.s").mark != describe(GOOD, "groups", "h.q.s").mark
 
 
 @pytest.mark.parametrize("missing", ["iss", "aud", "sub", "nonce", "iat", "exp"])

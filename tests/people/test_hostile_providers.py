@@ -118,11 +118,28 @@ def test_a_code_goes_to_no_address_that_keeps_no_secret(address: str) -> None:
 
 def test_a_refused_code_is_explained_by_its_error_alone() -> None:
     def answer(issuer: str, path: str) -> tuple[int, dict[str, str], bytes]:
-        refused = {"error": "invalid_grant", "error_description": "<script>"}
+        refused = {"error": "invalid_client", "error_description": "<script>"}
         return say_json(refused, 400) if path == "/token_endpoint" else say_json(describe(issuer))
 
-    with provider_that_says(answer) as (issuer, _), pytest.raises(ProviderFailed, match=r"400 invalid_grant$"):
+    with provider_that_says(answer) as (issuer, _), pytest.raises(ProviderFailed, match=r"400 invalid_client$"):
         make_provider(issuer).redeem("a-code", "v", "n")
+
+
+def test_a_code_that_the_provider_does_not_know_is_the_browsers_fault() -> None:
+    def answer(issuer: str, path: str) -> tuple[int, dict[str, str], bytes]:
+        return say_json({"error": "invalid_grant"}, 400) if path == "/token_endpoint" else say_json(describe(issuer))
+
+    with provider_that_says(answer) as (issuer, _), pytest.raises(ClaimRefused, match="does not know this code"):
+        make_provider(issuer).redeem("a-code", "v", "n")
+
+
+def test_a_provider_that_fails_is_not_asked_again_at_once() -> None:
+    with provider_that_says(lambda *_: (429, {}, b"")) as (issuer, asked):
+        provider = make_provider(issuer)
+        for _ in range(5):
+            with pytest.raises(ProviderFailed, match="429"):
+                provider.begin_address("s", "n", "v")
+    assert len(asked) == 2, "one request"
 
 
 def test_tokens_without_signatures_of_its_keys_are_not_believed() -> None:
@@ -187,6 +204,14 @@ def test_settings_that_would_send_secrets_in_the_clear_or_admit_everybody_are_re
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=name):
             Settings(**{**good, name: value})  # type: ignore[arg-type]
-    for groups in ("platform", "=admin", "a=root", "a=admin@shop", "a=node", "a=viewer@Shop"):
+    for groups in (
+        "platform",
+        "=admin",
+        "a=root",
+        "a=admin@shop",
+        "a=node",
+        "a=viewer@Shop",
+        "cn=admin,ou=groups=viewer",
+    ):
         with pytest.raises(ValueError, match="is not GROUP=SCOPE"):
             Settings(oidc_groups=groups)

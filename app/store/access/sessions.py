@@ -52,7 +52,12 @@ REDEEM = statement(
 )
 CLOSE = statement(
     "close_session",
-    f"UPDATE token SET revoked_at = coalesce(revoked_at, now()) WHERE id = :id AND label = '{SESSION}'",
+    f"""
+    UPDATE token SET revoked_at = coalesce(revoked_at, now())
+    WHERE id = :id AND label = '{SESSION}'
+        OR created_by LIKE 'person:%/console'
+            AND id = (SELECT created_by FROM token WHERE id = :id AND label = '{SESSION}')
+    """,
 )
 END_OLDEST = statement(
     "end_oldest_sessions",
@@ -126,6 +131,7 @@ def _open(connection: Connection, row: SqlRow | None) -> SessionRow | None:
 
 
 def close(connection: Connection, session_id: str) -> None:
+    """Ends the session; with it the token that a sign-in at the provider made for the console alone."""
     connection.execute(CLOSE, {"id": session_id})
 
 

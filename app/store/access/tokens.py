@@ -64,6 +64,7 @@ LIVE_OF = statement(
     ORDER BY created_at DESC, id
     """,
 )
+LOCK_MAKER = statement("lock_maker_of_tokens", "SELECT pg_advisory_xact_lock(hashtextextended(:maker, 35))")
 LABELS = statement("labels_of_tokens", "SELECT id, label FROM token WHERE id = ANY(CAST(:ids AS text[]))")
 INSERT = statement(
     "insert_token",
@@ -129,6 +130,11 @@ def find_live(connection: Connection, token_id: str) -> TokenRow | None:
 def live_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Returns the live tokens among `ids`: one query for all waiting requests."""
     return set(connection.execute(LIVE_AMONG, {"ids": list(ids)}).scalars())
+
+
+def lock_maker(connection: Connection, maker: str) -> None:
+    """Makes others who give tokens to the same person wait until this transaction ends, so that all are counted."""
+    connection.execute(LOCK_MAKER, {"maker": maker})
 
 
 def list_live_of(connection: Connection, created_by: str) -> list[str]:

@@ -326,7 +326,7 @@ def sample(method: str, path: str) -> tuple[bytes, ...]:
     """A body that would be right for the route, so that only access decides."""
     if method == "PATCH":
         return (b'{"metadata": {"labels": {}}}',)
-    if path == "/api/v1/sign-in-links":
+    if path == "/api/v1/sign-in-links" or path.startswith("/api/v1/webhooks/"):
         return ()
     if method == "POST":
         right: dict[str, object] = {
