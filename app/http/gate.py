@@ -99,7 +99,8 @@ class Gate:
         peer = peer_of(scope.get("client"), head.forwarded, self._proxies)
         visit = Visit(scope, send, lane_of_scope(scope), head.request_id, peer, self._refusal_page)
         scope.setdefault("state", {})["request_id"] = visit.request_id
-        scope["state"]["is_public_tls"] = self._settings.public_url.startswith("https:")
+        if self._settings.public_url.startswith("https:"):
+            scope["state"]["is_public_tls"] = True
         REQUEST_ID.set(visit.request_id)
         metrics.IN_FLIGHT.inc()
         try:

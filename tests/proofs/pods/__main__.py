@@ -33,7 +33,7 @@ def show_faults(cluster: RunningCluster, url: str, folder: Path, faults: int, se
         f"ledger: {verdict.copies} copies, {verdict.slices} parts, {len(verdict.wrong)} not as the journals have them, "
         f"{verdict.unmarked} us unmarked"
     )
-    for line in (*seen.broken[:10], *seen.unexplained[:10], *seen.lost[:10], *verdict.wrong[:10]):
+    for line in (*seen.broken[:10], *seen.list_unexplained(), *seen.lost[:10], *verdict.wrong[:10]):
         print(f"  {line}")
     return not (seen.broken or seen.unexplained or seen.lost or left or order or verdict.wrong or verdict.unmarked)
 

@@ -41,7 +41,19 @@ class SiegeSeen:
     looks: int = 0
     written: int = 0  # writes that a server acknowledged
     lost: list[str] = field(default_factory=list)  # those of them that are not there at the end
+    bursts: list[tuple[float, list[str]]] = field(default_factory=list)  # when each few faults began, and which
     recoveries: list[float] = field(default_factory=list)  # seconds from the last fault of a few to the plan
+
+    def list_unexplained(self) -> list[str]:
+        """Returns how many requests failed for no known reason in each few faults, and which these were."""
+        told = []
+        for number, (began, faults) in enumerate(self.bursts):
+            ends = self.bursts[number + 1][0] if number + 1 < len(self.bursts) else float("inf")
+            own = [sample for sample in self.unexplained if began <= sample.at < ends]
+            if own:
+                span = f"{own[0].at - began:.1f} to {own[-1].at - began:.1f} s after the first"
+                told.append(f"{len(own)} failed, {span} of {faults}: {Counter(sample.status for sample in own)}")
+        return told
 
     def __str__(self) -> str:
         spread = ", ".join(f"p{percent} {percentile(self.recoveries, percent):.1f}" for percent in (50, 90, 99, 100))
@@ -83,7 +95,8 @@ def besiege(
         judge.start()
         try:
             while striking.struck.total() < faults:
-                last = []
+                last: list[str] = []
+                seen.bursts.append((time.monotonic(), last))
                 for _ in range(rng.randint(1, MOST_AT_ONCE)):
                     journals.read()
                     last.append(striking.strike())
