@@ -197,14 +197,13 @@ class Provider:
     def _return_address(self) -> str:
         return self._settings.public_url.rstrip("/") + RETURN
 
-    def describe_devices(self) -> Document:
-        """Returns what the command line needs: where it asks for a code, and where for tokens."""
+    def describe_devices(self) -> Mapping[str, str]:
+        """Returns what the command line signs in with; it asks the provider itself for the rest."""
         return {
             "issuer": self._settings.oidc_issuer,
             "clientId": self.command_line_id,
             "scopes": self._settings.oidc_scopes,
-            "deviceEndpoint": self._endpoint("device_authorization_endpoint"),
-            "tokenEndpoint": self._endpoint("token_endpoint"),
+            "groupsClaim": self._settings.oidc_groups_claim,
         }
 
 

@@ -89,14 +89,19 @@ def save(path: Path, config: Mapping[str, Any]) -> None:
 
 def remember(name: str, entry: Mapping[str, str], *, select: bool, path: Path | None = None) -> None:
     """Set the context `name` (fields of `entry`: server, tokenFile or token, caFile, tenant)."""
-    if not NAME.fullmatch(name):
-        raise Failed(f"context name {name!r} is not allowed: 1..63 letters, digits, '.', '_' and '-'")
+    check_name(name)
     where = path or config_path()
     config = load(where)
     config["contexts"][name] = {field: value for field, value in entry.items() if value}
     if select or not config["current"]:
         config["current"] = name
     save(where, config)
+
+
+def check_name(name: str) -> None:
+    """Refuses what cannot be the name of a context."""
+    if not NAME.fullmatch(name):
+        raise Failed(f"context name {name!r} is not allowed: 1..63 letters, digits, '.', '_' and '-'")
 
 
 def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = None) -> ServerContext:

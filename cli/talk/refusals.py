@@ -34,10 +34,9 @@ def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: S
     if not isinstance(problem, dict):
         problem = {}
     detail = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")
-    lines = [fault_line(fault) for fault in problem.get("faults") or [] if isinstance(fault, dict)]
-    lines = [line for line in lines if line != detail]
-    lines += [_referrer(entry) for entry in problem.get("referrers") or [] if isinstance(entry, dict)]
-    lines += [_occupant(entry) for entry in problem.get("occupants") or [] if isinstance(entry, dict)]
+    lines = [line for line in map(fault_line, _read_entries(problem, "faults")) if line != detail]
+    lines += map(_referrer, _read_entries(problem, "referrers"))
+    lines += map(_occupant, _read_entries(problem, "occupants"))
     code = CODES.get(status, exits.UNREACHABLE if status >= 500 or status == 429 else exits.REFUSED)
     step = ""
     if status == 401:
@@ -53,6 +52,11 @@ def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: S
     elif status == 404 and not problem:
         step = f"; is {connection.server} a gpuwright server?"
     return ServerRefusal(detail + step, code, lines, status, problem)
+
+
+def _read_entries(problem: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = problem.get(key)
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def fault_line(fault: Mapping[str, Any]) -> str:

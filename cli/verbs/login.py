@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from agents.host.plaintext import plaintext_refusal
 from cli import exits
@@ -16,17 +16,25 @@ from cli.arguments import add_connection_arguments
 from cli.exits import Failed
 from cli.output import plain, say
 from cli.talk.client import ApiClient
-from cli.talk.contexts import ServerContext, config_path, load, remember, resolve
+from cli.talk.contexts import (
+    DEFAULT_SERVER,
+    ServerContext,
+    check_name,
+    check_token,
+    config_path,
+    load,
+    remember,
+    resolve,
+)
+from cli.talk.provider import SHOWN, find_endpoints, read_client, sign_in
 
-FORM = "application/x-www-form-urlencoded"
-GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-LEAST_PAUSE, MORE_PAUSE = 1.0, 5.0  # seconds between two questions; the second is added when the provider asks for it
-SHORTEST_SECONDS = 60.0
-SHOWN = 200  # characters of what a provider says
+DEFAULT_PORTS = {"http": 80, "https": 443}
+MOST_NAME = 50  # characters of a context's name that a host gives
 
 EPILOG = """\
-You open the address that is printed, in any browser, and type in the code. Your groups at the provider decide what you
-may do. The token is kept in the context, and ends after some hours; then sign in again.
+You open the address that is printed, in any browser, and type in the code. Look first whether the provider, the client
+and the server are those that you mean: who types in a code signs in the one who began. Your groups at the provider
+decide what you may do. The token is kept in the context, and ends after some hours; then sign in again.
 
 Examples:
   gpuwright login --server https://gpus.example.com
@@ -44,88 +52,80 @@ def run(args: argparse.Namespace) -> int:
     if refusal := plaintext_refusal(found.server):
         raise Failed(refusal)
     with ApiClient(found) as server:
-        where = server.get("/api/v1/people")
-        brought = ask_provider(where, found)
-        asked = {key: brought.get(name, "") for key, name in (("idToken", "id_token"), ("accessToken", "access_token"))}
+        client = read_client(server.get("/api/v1/people"), found.server)
+        endpoints = find_endpoints(client, found.verbose)
+        say(f"sign in at {client.issuer} as client {client.client} for {found.server} (scopes {client.scopes})")
+        tokens = sign_in(client, endpoints, verbose=found.verbose)
         tenant = {"tenant": args.tenant} if args.tenant else {}
-        given = server.send("POST", "/api/v1/people", body=json.dumps({**asked, **tenant}).encode()).json()
-    name = keep(found, given)
-    bound = f", of tenant {given['tenant']}" if given["tenant"] else ""
-    say(f"signed in as {given['name']}, scope {given['scope']}{bound}, until {given['expiresAt']}")
+        given = server.send("POST", "/api/v1/people", body=json.dumps({**tokens, **tenant}).encode()).json()
+    token, signed_in = read_given(given, found.server)
+    name = keep(found, token)
+    say(signed_in)
     print(plain(f"context {name} is in use"))
     return exits.OK
 
 
 def find_context(args: argparse.Namespace) -> ServerContext:
-    """Returns the server to sign in to. Its context may be new, and no token is sent."""
-    wanted = args.context
-    if wanted and wanted not in load(config_path())["contexts"]:
+    """Returns the server to sign in to. Its context may be new; no token is sent, and another server's CA not used."""
+    wanted, contexts = args.context, load(config_path())["contexts"]
+    if wanted and wanted not in contexts:
         if not args.server:
             raise Failed(f"context {wanted} is new: it needs --server URL")
+        check_name(wanted)
         args.context = None
-    return replace(resolve(args), token="", context=wanted or resolve(args).context)
+    found = resolve(args)
+    ca_file = found.ca_file if is_of(contexts.get(found.context, {}), found.server) else ""
+    return replace(found, token="", ca_file=ca_file, context=wanted or found.context)
 
 
-def keep(found: ServerContext, given: Mapping[str, Any]) -> str:
-    """Keeps the token in the context of the server; returns its name. Another server gets a context of its own."""
+def is_of(entry: Mapping[str, str], server: str) -> bool:
+    """Returns whether a context is one of this server."""
+    return (entry.get("server") or DEFAULT_SERVER).rstrip("/") == server
+
+
+def read_given(given: Mapping[str, Any], server: str) -> tuple[str, str]:
+    """Returns the token that the server gives, and who it is for in a sentence."""
+    wanted = {"token": str, "name": str, "scope": str, "tenant": str | None, "expiresAt": str | None}
+    for key, kind in wanted.items():
+        if not isinstance(given.get(key), kind):
+            raise Failed(f"what {server} answers is malformed: {key}", exits.UNREACHABLE)
+    try:
+        token = check_token(given["token"], f"the answer of {server}")
+    except Failed as failed:
+        raise Failed(failed.message, exits.UNREACHABLE) from None
+    name, scope, tenant, ends = (str(given[key] or "")[:SHOWN] for key in ("name", "scope", "tenant", "expiresAt"))
+    sentence = f"signed in as {name}, scope {scope}" + (f", of tenant {tenant}" if tenant else "")
+    return token, sentence + (f", until {ends}" if ends else "")
+
+
+def keep(found: ServerContext, token: str) -> str:
+    """Keeps the token in a context of this server, and returns its name. No other server's context is changed."""
     contexts = load(config_path())["contexts"]
-    name = found.context
-    if not name or contexts.get(name, {}).get("server", found.server).rstrip("/") != found.server:
-        name = next((each for each, entry in contexts.items() if entry.get("server") == found.server), "")
-    name = name or (urlsplit(found.server).hostname or "server").replace(":", ".")
+    name = choose_name(contexts, found)
     entry = {key: value for key, value in contexts.get(name, {}).items() if key != "tokenFile"}
-    remember(name, {**entry, "server": found.server, "token": given["token"]}, select=True)
+    remember(name, {**entry, "server": found.server, "token": token}, select=True)
     return name
 
 
-def ask_provider(
-    where: Mapping[str, Any], found: ServerContext, sleep: Callable[[float], None] = time.sleep
-) -> Mapping[str, Any]:
-    """Returns what the provider gives once the user has signed in elsewhere."""
-    begun = post(where["deviceEndpoint"], {"client_id": where["clientId"], "scope": where["scopes"]}, found)
-    try:
-        code, word, address = begun["device_code"], begun["user_code"], begun["verification_uri"]
-    except KeyError:
-        raise Failed(f"{where['issuer']} gives no code to sign in with: {explain(begun)}", exits.REFUSED) from None
-    say(f"open {plain(str(address))[:SHOWN]} and type in the code {plain(str(word))[:SHOWN]}")
-    if complete := begun.get("verification_uri_complete"):
-        say(f"or open {plain(str(complete))[:SHOWN]}")
-    pause = max(LEAST_PAUSE, number(begun.get("interval"), 5.0))
-    ends = time.monotonic() + max(SHORTEST_SECONDS, number(begun.get("expires_in"), 300.0))
-    while time.monotonic() < ends:
-        sleep(pause)
-        form = {"grant_type": GRANT, "device_code": code, "client_id": where["clientId"]}
-        answer = post(where["tokenEndpoint"], form, found)
-        if "id_token" in answer:
-            return answer
-        match answer.get("error"):
-            case "authorization_pending":
-                pass
-            case "slow_down":
-                pause += MORE_PAUSE
-            case _:
-                raise Failed(f"{where['issuer']} did not sign you in: {explain(answer)}", exits.REFUSED)
-    raise Failed("nobody has typed in the code in time; run gpuwright login again", exits.REFUSED)
+def choose_name(contexts: Mapping[str, Mapping[str, str]], found: ServerContext) -> str:
+    """Returns the context asked for, else another one of the server, else a free name."""
+    wanted = found.context
+    if wanted and (wanted not in contexts or is_of(contexts[wanted], found.server)):
+        return wanted
+    for known, entry in contexts.items():
+        if is_of(entry, found.server):
+            return known
+    first, number = name_server(found.server), 1
+    name = first
+    while name in contexts:
+        number += 1
+        name = f"{first}-{number}"
+    return name
 
 
-def post(address: str, form: Mapping[str, str], found: ServerContext) -> Mapping[str, Any]:
-    """Returns the provider's answer, refusals included."""
-    parts = urlsplit(str(address))
-    base = ServerContext(urlunsplit((parts.scheme, parts.netloc, "", "", "")), verbose=found.verbose)
-    if refusal := plaintext_refusal(base.server):
-        raise Failed(f"the provider's address {plain(base.server)} keeps no secret: {refusal}")
-    with ApiClient(base) as provider:
-        answer = provider.attempt("POST", parts.path, body=urlencode(form).encode(), media=FORM)
-    said = answer.json()
-    if not isinstance(said, dict):
-        raise Failed(f"{plain(base.server)} answered {answer.status} without JSON", exits.UNREACHABLE)
-    return said
-
-
-def explain(answer: Mapping[str, Any]) -> str:
-    said = [str(answer[key])[:SHOWN] for key in ("error", "error_description") if key in answer]
-    return plain(": ".join(said)) or "its answer says neither a code nor an error"
-
-
-def number(value: object, otherwise: float) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+def name_server(server: str) -> str:
+    """Returns the server's host, and its port unless that is the usual one, as a context's name may be."""
+    parts = urlsplit(server)
+    port = "" if parts.port in (None, DEFAULT_PORTS.get(parts.scheme)) else f"-{parts.port}"
+    host = re.sub(r"[^A-Za-z0-9._-]", ".", parts.hostname or "")[:MOST_NAME].strip("._-")
+    return f"{host or 'server'}{port}"

@@ -147,7 +147,8 @@ def log_in(house: House, config: Path, name: str, *words: str) -> subprocess.Com
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr and process.stdout
-        first = process.stderr.readline()
+        where = process.stderr.readline()
+        first = where and process.stderr.readline()
         said = re.search(r"open (\S+) and type in the code (\S+)", first)
         if said:
             browser = Browser().open(said[1])
@@ -155,7 +156,7 @@ def log_in(house: House, config: Path, name: str, *words: str) -> subprocess.Com
             browser.send_form()
             browser.sign_in(name)
         out, err = process.communicate(timeout=patience())
-    return subprocess.CompletedProcess(command, process.returncode, out, first + err)
+    return subprocess.CompletedProcess(command, process.returncode, out, where + first + err)
 
 
 def call(config: Path, *words: str) -> str:
@@ -171,7 +172,9 @@ def test_the_command_line_signs_in_by_a_code_and_keeps_the_token(house: House, t
     done = log_in(house, config, "anna")
     assert done.returncode == 0, done.stderr
     assert "signed in as anna@example.com, scope operator, until 20" in done.stderr
-    assert done.stdout == "context 127.0.0.1 is in use\n"
+    where = f"sign in at {house.provider.issuer} as client command-line for {house.server.url}"
+    assert done.stderr.startswith(f"{where} (scopes openid email groups)\n")
+    assert done.stdout == f"context 127.0.0.1-{house.server.port} is in use\n"
     assert config.stat().st_mode & 0o077 == 0
     assert "operator" in call(config, "whoami")
     assert "gw_" not in done.stdout + done.stderr
