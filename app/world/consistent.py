@@ -52,8 +52,8 @@ def dangling(
     connection: Connection, manifests: Sequence[Manifest], sketches: Sequence[Manifest], at_fault: frozenset[Key]
 ) -> list[ManifestFault]:
     """Returns references to missing objects, of manifests and of sketches of those that are at fault themselves."""
-    world = _AfterChange(connection, manifests, set())
-    return rules.find_missing(rules.drop_faulty_references([*manifests, *sketches], at_fault), world)
+    referring = rules.drop_faulty_references([*manifests, *sketches], at_fault)
+    return rules.find_missing(referring, _AfterChange(connection, manifests, set(), referring))
 
 
 def invalid(faults: Sequence[ManifestFault]) -> HttpProblem:
@@ -65,11 +65,18 @@ def invalid(faults: Sequence[ManifestFault]) -> HttpProblem:
 class _AfterChange:
     """Returns the objects that references can find after the change."""
 
-    def __init__(self, connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        manifests: Sequence[Manifest],
+        deleted: set[Key],
+        referring: Sequence[Manifest] | None = None,  # if others than the manifests that are written refer
+    ) -> None:
         self._connection = connection
         self._written = {manifest.key: manifest.spec for manifest in manifests}
         self._deleted = deleted
-        wanted = {reference.key for manifest in manifests for reference in rules.list_references(manifest)}
+        asking = manifests if referring is None else referring
+        wanted = {reference.key for manifest in asking for reference in rules.list_references(manifest)}
         self._there = objects.get_many(connection, wanted - self._written.keys() - deleted)
 
     def spec(self, key: Key) -> Mapping[str, JSON] | None:

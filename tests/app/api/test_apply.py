@@ -22,7 +22,7 @@ def test_one_fault_keeps_all_documents_out_and_every_fault_is_named(server: Runn
     documents = [
         gpu_type("all-or-none"),
         service("a", "shop", "no-such-model"),
-        service("b", "shop", priority=0),
+        service("b", "shop", "no-such-model", priority=0),
         model("broken", variants=[]),
         service("c", "shop", "broken"),  # what it refers to is at fault, and not missing
     ]
@@ -36,6 +36,11 @@ def test_one_fault_keeps_all_documents_out_and_every_fault_is_named(server: Runn
         ("Model broken", "spec.variants"),
     }
     assert server.request("GET", "/api/v1/gputypes/all-or-none").status == 404
+
+
+def test_beside_another_fault_what_a_manifest_refers_to_is_found(server: RunningServer) -> None:
+    reply = server.request("POST", "/api/v1/apply", [service("faulty", "shop", priority=0)])
+    assert [fault["field"] for fault in reply.json["faults"]] == ["spec.priority"]
 
 
 def test_documents_may_refer_to_each_other_in_any_order(server: RunningServer) -> None:
