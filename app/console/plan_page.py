@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from app.api.plans.plan_actions import ACTED_UPON, EVER_IN_FORCE, MOVES
 from app.api.plans.plan_wire import PlanFactsWire
-from app.console.wording import count, sentence
-from app.control.domain.events import Reason, reason_of
+from app.console.wording import count
 
 LABELS = {
     "approve": "Approve", "reject": "Reject", "pause": "Pause", "resume": "Resume", "abort": "Abort",
@@ -92,15 +91,6 @@ def rollout_lines(head: PlanFactsWire) -> list[str]:
         if rollout.get(name):
             lines.append(f"{words}: {', '.join(map(str, rollout[name][:10]))}")
     return lines
-
-
-def why_planned(head: PlanFactsWire) -> str:
-    """Returns a sentence that says what called for the plan: its message, if only the planning period did."""
-    word, message = head.get("reason") or "", head.get("message") or ""
-    reason = reason_of(word)
-    if message and reason is Reason.CYCLE:
-        return sentence(message)
-    return reason.sentence if reason else word
 
 
 def spell_owners(names: Sequence[str], jobs: Mapping[str, bool]) -> str:

@@ -51,7 +51,7 @@ def run_cycle(
         return cycle.skip(waiting)
     seeded = replace(budget, seed=budget.seed + before.count_other_seeds(snapshot, moment.asked))
     recording = RecordingSolver(solver)
-    asking = Asking(recording, seeded, true_reason(reason, snapshot), before.knowledge, meanwhile)
+    asking = Asking(recording, seeded, true_reason(reason, snapshot, before.answered), before.knowledge, meanwhile)
     # What is missing by now does not wait for a solver that has just failed: it is asked again soon.
     if added := fall_back(moment, before.recent_failure(snapshot.at, moment.question), asking):
         found = FoundAnswer(added.answer, moment.around, decision=added)
@@ -99,7 +99,8 @@ class _Cycle:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
         assert found.decision is not None
         decision, snapshot = replace(found.decision, drafts=tuple(recording.drafts)), self.snapshot
-        parts = explain_decisions(snapshot, self.moment.question, split_by_mode(snapshot, decision))
+        answered = self.before.answered
+        parts = explain_decisions(snapshot, self.moment.question, split_by_mode(snapshot, decision), answered)
         try:
             generations = self.store.record(snapshot, parts, list_events(decision, parts))
         except Overtaken as newer:

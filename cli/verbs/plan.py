@@ -164,7 +164,8 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
         say("there is no plan yet; why: gpuwright explain plan")
     OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "UNSERVED/S", "GAP", "CHANGES", "OF"]).rows(
         [
-            plan["generation"], age(plan["at"]), plan["state"], plan["lane"], _why_made(plan),
+            plan["generation"], age(plan["at"]), plan["state"], plan["lane"],
+            shorten(plan["why"], LONGEST_WHY),
             number(plan.get("resourceCost")), number(plan.get("unservedPerSecond")), _percent(plan.get("gap")),
             spell_changes(plan.get("changes") or {}) or "none",
             _some(plan.get("services") or []),
@@ -176,10 +177,11 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
 
 def shown(plan: Mapping[str, Any]) -> Iterator[str]:
     """Yields the plan in short: its state, proof, services and what is left out."""
-    because = f", reason: {plan['reason']}" if plan.get("reason") else ""
-    head = f"plan {plan['generation']} ({plan['lane']}{because}), {age(plan['at'])} old: "
+    head = f"plan {plan['generation']} ({plan['lane']}), {age(plan['at'])} old: "
     yield plain(head) + colour(plain(plan["state"]), COLOURS.get(plan["state"], "dim"))
-    if plan.get("message"):
+    if plan["why"]:
+        yield plain(f"why it was made: {plan['why']}")
+    if plan.get("message") and plan["message"] != plan["why"]:
         yield plain(plan["message"])
     if plan.get("certificate"):
         yield plain(_cost(plan["certificate"]))
@@ -263,12 +265,6 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
     same = diff["unchanged"]
     if same or not diff["services"]:
         yield f"{same} {'service is' if same == 1 else 'services are'} as before"
-
-
-def _why_made(plan: Mapping[str, Any]) -> str:
-    """Returns the message of a plan that only the planning period called for, and else the reason."""
-    reason, message = plan.get("reason") or "", plan.get("message") or ""
-    return shorten(message, LONGEST_WHY) if message and reason in ("", "cycle") else reason
 
 
 def _why(unserved: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
             "",
         )
         return [plain(f"no plan yet; {led}{tried}")]
-    reason = f"{plan['reason']}, " if plan.get("reason") else ""
+    reason = f"{plan['reason'].replace('_', ' ')}, " if plan.get("reason") else ""
     first = f"plan {plan['generation']} is {plan['state']} ({reason}{age(plan['at'])} ago); {led}"
     # With something unserved, bound and gap are about cost and penalty together, and the bound is no price of GPUs.
     is_price = plan["bound"] is not None and not plan.get("unservedPerSecond")
@@ -114,7 +114,7 @@ def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> 
 def _decisions(overview: Mapping[str, Any]) -> list[str]:
     rows = []
     for decision in overview.get("decisions", ())[:FEW]:
-        why = decision.get("message") or decision["reason"] or ""
+        why = decision.get("message") or decision["why"]
         rows.append(
             [
                 decision["generation"],

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from app.api.answers.recent import Recent
 from app.control.answer.explain.plan import HeldBackChangeWire
+from app.control.domain.events import spell_why
 from app.manifests.model import Fields, Free, Key, Kind
 from app.store.plans import pieces, plans
 from app.store.plans.cross_checks import PlanCheckWire
@@ -38,6 +39,7 @@ class PlanFactsWire(TypedDict):
     lane: str
     state: str
     reason: str | None
+    why: str  # what called for it, in words
     base: int | None
     services: list[str]
     epoch: NotRequired[int]  # this and what follows: not for tenants
@@ -103,6 +105,7 @@ def head(row: PlanHeadRow, tenant: str = "") -> PlanHeadWire:
         "lane": row["lane"],
         "state": row["state"],
         "reason": row["reason"] or None,
+        "why": spell_why(row["reason"] or "", "" if tenant else row["message"] or ""),
         "base": row["base"],
         "services": [name for name in row["services"] if not tenant or name.startswith(f"{tenant}/")],
     }

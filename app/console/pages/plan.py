@@ -65,7 +65,7 @@ def show_plan(
     return show(
         request, who, "plan.html", found.at, status=refused.status if refused else 200, page=found, plan=plan,
         form=form_token(who) if writes else "", refused=refused, said=plan_page.said(done, generation),
-        why=plan_page.why_planned(plan), progress=plan_page.rollout_lines(plan), against=against,
+        progress=plan_page.rollout_lines(plan), against=against,
         certificate=plan.get("certificate") or {}, most=MOST_REASONS, currency=ctx.settings.currency,
         services=changed[:MOST_SERVICES], more_services=max(0, len(changed) - MOST_SERVICES),
     )  # fmt: skip

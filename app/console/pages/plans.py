@@ -84,7 +84,7 @@ def _show(request: Request, ctx: Ctx, who: Viewer, refused: HttpProblem | None =
         request, who, "plans.html", found.at, status=refused.status if refused else 200, plans=found, before=before,
         currency=ctx.settings.currency,
         form=form_token(who) if writes else "", refused=refused,
-        said=plan_page.said(request.query_params.get("done", "") if writes else "", 0), why=plan_page.why_planned,
+        said=plan_page.said(request.query_params.get("done", "") if writes else "", 0),
     )  # fmt: skip
 
 

@@ -24,7 +24,6 @@ from app.console.data import ConsoleData, read_services
 from app.console.links import service_link
 from app.console.page_answer import show, shown_tenant, zone_of_reader
 from app.console.page_request import read_charts_query
-from app.console.plan_page import why_planned
 from app.console.refusals import unknown_name
 from app.console.services import make_rows
 from app.console.visitor import Viewer
@@ -48,9 +47,8 @@ MOST_EVENTS = 30
 
 
 class HistoryPlan(PlanHeadWire):
-    """A plan that changed something of a service, with its reason and its moment."""
+    """A plan that changed something of a service, and its moment."""
 
-    why: str
     moment: datetime
 
 
@@ -142,7 +140,7 @@ def _history(connection: Connection, service: OverviewServiceWire, tenant: str, 
         window = loads.WINDOWS[overview.SLO_WINDOW]
         shares = count_token_shares(loads.read_token_answers(connection, tenant, name, window), service["sloMs"])
     plans: list[HistoryPlan] = [
-        {**(plan := plan_wire.head(row, own)), "why": why_planned(plan), "moment": row["at"]}
+        {**plan_wire.head(row, own), "moment": row["at"]}
         for row in plan_reads.page_of_service(connection, tenant, name, MOST_PLANS)
     ]
     wanted = EventFilter(kind="Service", tenant=tenant, name=name)

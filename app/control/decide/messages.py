@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from app.control.domain.applied import list_applied, spell_applied
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome
 from app.control.domain.events import NewEvent, Reason, event_of
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.formulate.causes import find_causes
 from app.control.formulate.question import Question
 from solvers.planning.plan import Unserved
@@ -16,31 +17,51 @@ from solvers.planning.plan_fields import CHANGE_VERBS, spell_changes
 MOST_SPELLED = 5  # held-back changes, in a message
 MOST_SHORT = 3  # services that shortfall capacity, in a message
 MOST_DIGITS = 6  # of two rates that differ by little
+APPLIED = {"Service": Reason.SERVICE_APPLIED, "Job": Reason.JOB_APPLIED}  # what alone of these kinds was changed
 LEAST_SAVED = 0.005  # an hour; less is written as 0.00
 
 
-def true_reason(reason: Reason, snapshot: Snapshot) -> Reason:
+def true_reason(reason: Reason, snapshot: Snapshot, answered: Sequence[DeclaredObject] = ()) -> Reason:
     """Returns what calls for the decision: the first plan is called for by the shortfall of one, and no later plan is.
 
     A new leader asks for a first plan, and what people do wakes the leader, before either knows what is in force.
+    What they did is seen by what differs from the world of the last answer: `answered`, empty if there was none.
     """
     if not snapshot.target:
         return Reason.FIRST_PLAN if reason in (Reason.CYCLE, Reason.OPERATOR) else reason
+    if reason is Reason.FLEET_APPLIED and answered:
+        kinds = {item.kind for item in list_applied(answered, snapshot.declared)}
+        return APPLIED[min(kinds)] if len(kinds) == 1 and kinds <= APPLIED.keys() else reason if kinds else Reason.CYCLE
+    if reason is Reason.OPERATOR and any(snapshot.nodes[node].reclaimed_at for node in _list_used_nodes(snapshot)):
+        return Reason.RECLAIM_NOTICE
     return Reason.CYCLE if reason is Reason.FIRST_PLAN else reason
 
 
+def _list_used_nodes(snapshot: Snapshot) -> list[str]:
+    return [node for node, wanted in snapshot.in_force.items() if wanted.instances and node in snapshot.nodes]
+
+
 def explain_decisions(
-    snapshot: Snapshot, question: Question, decisions: Sequence[Decision]
-) -> tuple[Decision, ...]:  # fmt: skip
-    """Returns the decisions with their causes; one that only the period called for says what made it worthwhile."""
+    snapshot: Snapshot, question: Question, decisions: Sequence[Decision], answered: Sequence[DeclaredObject] = ()
+) -> tuple[Decision, ...]:
+    """Returns the decisions with their causes, and a message of what called for them, as far as that is known."""
     causes = find_causes(snapshot, question)
-    return tuple(
-        replace(
-            decision, causes=causes,
-            message=_reason_of_cycle(question, decision) if decision.reason == Reason.CYCLE else decision.message,
-        )
-        for decision in decisions
-    )  # fmt: skip
+    applied = spell_applied(list_applied(answered, snapshot.declared)) if answered else ""
+    closed = "; ".join(list(dict.fromkeys(causes.closed.values()))[:MOST_SPELLED])
+
+    def explain(decision: Decision) -> str:
+        match decision.reason:
+            case Reason.CYCLE:
+                return _reason_of_cycle(question, decision)
+            case Reason.FLEET_APPLIED | Reason.SERVICE_APPLIED | Reason.JOB_APPLIED:
+                known = applied
+            case Reason.OPERATOR | Reason.RECLAIM_NOTICE:
+                known = closed
+            case _:
+                known = ""
+        return "; ".join(filter(None, (known, decision.message)))
+
+    return tuple(replace(decision, causes=causes, message=explain(decision)) for decision in decisions)
 
 
 def _reason_of_cycle(question: Question, decision: Decision) -> str:

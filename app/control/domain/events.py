@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from app.store.world.events import NewEvent, Severity
 
-__all__ = ["NewEvent", "Reason", "Severity", "event_of", "reason_of"]
+__all__ = ["NewEvent", "Reason", "Severity", "event_of", "reason_of", "spell_why"]
 
 
 class Reason(StrEnum):
@@ -31,7 +31,8 @@ class Reason(StrEnum):
     CYCLE = "cycle", "info", "The planning period has passed."
     FIRST_PLAN = "first_plan", "info", "No plan was in force yet."
     JOB_APPLIED = "job_applied", "info", "A job was declared, changed or deleted."
-    FLEET_APPLIED = "fleet_applied", "info", "A node, GPU type, model, profile, tenant or the policy was changed."
+    SERVICE_APPLIED = "service_applied", "info", "A service was declared, changed or deleted."
+    FLEET_APPLIED = "fleet_applied", "info", "What is declared was changed."
     LOAD_ROSE = "load_rose", "info", "A service gets more requests than it was planned for."
     OPERATOR = "operator", "info", "A person asked for it."
     ROLLBACK = "rollback", "info", "A person asked to go back to an earlier plan."
@@ -291,12 +292,25 @@ class Reason(StrEnum):
 
 
 MOST_MESSAGE_CHARACTERS = 2000
+# Plans for these reasons have a message of what was wrong, changed or asked for.
+TOLD_BY_MESSAGE = (
+    Reason.CYCLE, Reason.SERVICE_APPLIED, Reason.FLEET_APPLIED, Reason.JOB_APPLIED,
+    Reason.OPERATOR, Reason.RECLAIM_NOTICE,
+)  # fmt: skip
 _WORDS = {reason.value: reason for reason in Reason}
 
 
 def reason_of(word: str) -> Reason | None:
     """Returns the reason with this word, or None for an unknown word."""
     return _WORDS.get(word)
+
+
+def spell_why(word: str, message: str) -> str:
+    """Returns what called for a plan: its message, where that says more than the reason; empty if neither is known."""
+    reason = reason_of(word)
+    if message and (reason is None or reason in TOLD_BY_MESSAGE):
+        return message
+    return reason.sentence if reason else word
 
 
 def event_of(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from app.control.domain.applied import list_applied
 from app.control.domain.snapshot import DeclaredObject
 
 LEAST_MS, MOST_MS, STEP_MS = 50.0, 1000.0, 10.0
@@ -29,13 +30,9 @@ class Arrivals:
 
 def count_arrivals(before: Collection[DeclaredObject], after: Collection[DeclaredObject]) -> Arrivals:
     """Counts the jobs that were added, removed or changed, and the other changes."""
-    if before == after:
-        return Arrivals()
-    was = {(item.kind, item.tenant, item.name): item.spec for item in before}
-    now = {(item.kind, item.tenant, item.name): item.spec for item in after}
-    moved = [key for key in was.keys() | now.keys() if was.get(key) != now.get(key)]
-    jobs = sum(kind == "Job" for kind, _, _ in moved)
-    return Arrivals(jobs, len(moved) - jobs)
+    applied = list_applied(before, after)
+    jobs = sum(item.kind == "Job" for item in applied)
+    return Arrivals(jobs, len(applied) - jobs)
 
 
 @dataclass(frozen=True, slots=True)

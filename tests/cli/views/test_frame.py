@@ -30,7 +30,7 @@ def service(number: int, **fields: Any) -> dict[str, Any]:
 def overview(services: int = 2, **fields: Any) -> dict[str, Any]:
     gpu = {"node": "n-1", "gpu": 0, "smPercent": 50, "memoryGib": 4.0, "services": ["shop/s0"], "jobs": ["lab/j"]}
     plan = {"generation": 7, "state": "rolling", "reason": "load_rose", "at": THEN, "resourceCost": 12.0, "bound": 11.1}
-    decided = {"generation": 7, "at": THEN, "lane": "fast", "state": "rolling", "reason": "load_rose", "message": None}
+    decided = {"generation": 7, "at": THEN, "lane": "fast", "state": "rolling", "why": "More load.", "message": None}
     return {
         "services": [service(number) for number in range(services)],
         "gpus": [gpu | {"powerW": 120.0, "utilizationPercent": 33.0}],
@@ -42,7 +42,7 @@ def overview(services: int = 2, **fields: Any) -> dict[str, Any]:
 
 def test_the_head_says_plan_cost_bound_and_leader() -> None:
     first, second, *_ = frame(overview())
-    assert first == f"plan 7 is rolling (load_rose, {age(THEN)} ago); led by here:1, epoch 3"
+    assert first == f"plan 7 is rolling (load rose, {age(THEN)} ago); led by here:1, epoch 3"
     assert second == "cost 12.00/h   bound 11.10/h   gap 8.1 %   services 2 of 2 within their SLO   GPUs in use 1"
 
 
@@ -106,7 +106,7 @@ def test_services_gpus_and_decisions_have_a_table_each() -> None:
     text = "\n".join(frame(overview()))
     assert "shop/s0   123      140       -          99.10 %    98 % in 80 ms   71.0 ms     2           1.25" in text
     assert "n-1/0   ██████████░░░░░░░░░░ 50 %   4.0 GiB   33 %   120 W   shop/s0, lab/j" in text
-    assert text.splitlines()[-1].split() == ["7", age(THEN), "fast", "rolling", "start", "1", "instance", "load_rose"]
+    assert text.splitlines()[-1].split() == ["7", age(THEN), "fast", "rolling", "start", "1", "instance", "More", "load."]
 
 
 def test_a_missed_slo_is_red_where_colours_are_welcome() -> None:

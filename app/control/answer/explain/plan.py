@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NotRequired, TypedDict
 
 from app.control.answer.explain.wording import clock, count, money, rate
-from app.control.domain.events import Reason, reason_of
+from app.control.domain.events import spell_why
 from app.manifests.model import Fields
 from app.store.plans.plan_reads import CycleWire
 from solvers.planning.certificate_wire import PlanCertificateWire
@@ -31,17 +31,14 @@ def describe_plan(row: Fields, plan: Fields, held_back: Sequence[HeldBackChangeW
     """Describes a recorded plan; `row` is what the store keeps besides its body."""
     changes = plan.get("changes") or {}
     moved = spell_changes(changes)
-    reason = reason_of(row.get("reason") or "")
     sentences = [
         f"plan {row['generation']} ({row['lane']}) is {row['state']}: "
         + (f"{moved}; keep {changes.get('keep', 0)}" if moved else "it changes no instance")
     ]
     message = str(row.get("message") or "")
-    if reason is Reason.CYCLE and message:
-        sentences.append(f"why it was made: {message}")
-    else:
-        sentences += [f"why it was made: {reason.sentence}"] if reason else []
-        sentences += [message] if message else []
+    why = spell_why(row.get("reason") or "", message)
+    sentences += [f"why it was made: {why}"] if why else []
+    sentences += [message] if message and message != why else []
     certificate = plan.get("certificate")
     sentences += [_cost(certificate)] if certificate else []
     others = certificate.get("otherPlanners") if certificate else None

@@ -102,6 +102,48 @@ def test_the_first_plan_alone_is_called_for_by_the_lack_of_one(target: int, reas
     assert true_reason(reason, replace(fleet(), target=target)) is found
 
 
+def edit(world: Snapshot, *kinds: str) -> Snapshot:
+    """Returns the world after the first object of each kind was changed."""
+    first = [next(item for item in world.declared if item.kind == kind) for kind in kinds]
+    changed = [replace(item, spec={**item.spec, "x": 1}) if item in first else item for item in world.declared]
+    return replace(world, declared=tuple(changed), target=7)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "found"),
+    [
+        (("Service",), Reason.SERVICE_APPLIED),
+        (("Service", "Node"), Reason.FLEET_APPLIED),
+        (("Node",), Reason.FLEET_APPLIED),
+        ((), Reason.CYCLE),  # only statuses changed, which woke the planner
+    ],
+)
+def test_an_edit_is_called_what_it_is(kinds: tuple[str, ...], found: Reason) -> None:
+    assert true_reason(Reason.FLEET_APPLIED, edit(fleet(), *kinds), fleet().declared) is found
+    assert true_reason(Reason.FLEET_APPLIED, edit(fleet(), *kinds)) is Reason.FLEET_APPLIED, (
+        "the world before is unknown"
+    )
+
+
+def test_what_a_person_changed_is_named(planned: Snapshot) -> None:
+    edited = edit(planned, "Service")
+    question, decision = decided(edited)
+    made = replace(decision, reason=Reason.SERVICE_APPLIED)
+    (found,) = explain_decisions(edited, question, [made], planned.declared)
+    name = next(item.full_name for item in planned.declared if item.kind == "Service")
+    assert found.message == f"Service {name} was changed"
+
+
+def test_a_plan_for_a_node_that_is_taken_back_says_so(planned: Snapshot) -> None:
+    node = next(node for node, wanted in planned.in_force.items() if wanted.instances)
+    nodes = {**planned.nodes, node: replace(planned.nodes[node], reclaimed_at=planned.at)}
+    leaving = replace(planned, nodes=nodes)
+    assert true_reason(Reason.OPERATOR, leaving) is Reason.RECLAIM_NOTICE
+    question, decision = decided(planned)
+    (found,) = explain_decisions(leaving, question, [replace(decision, reason=Reason.RECLAIM_NOTICE)])
+    assert found.message == f"the cloud takes node {node} back"
+
+
 def test_a_service_that_nothing_carries_any_more_is_named_without_a_rate_of_zero(planned: Snapshot) -> None:
     question, decision = decided(replace(planned, in_force={}))
     first = message(question, decision).split("; ")[0]

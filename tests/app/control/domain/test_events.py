@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.control.domain.events import Reason, event_of, reason_of
+from app.control.domain.events import Reason, event_of, reason_of, spell_why
 
 
 def test_every_reason_is_a_word_with_one_sentence() -> None:
@@ -36,3 +36,17 @@ def test_an_event_splits_a_plans_name_and_says_at_least_its_sentence() -> None:
 
 def test_conditions_spell_a_reason_in_camel_case() -> None:
     assert Reason.NOT_WORTH_ITS_CHURN.camel == "NotWorthItsChurn"
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "why"),
+    [
+        ("cycle", "it saves 0.50 an hour", "it saves 0.50 an hour"),
+        ("cycle", "", "The planning period has passed."),  # also what a tenant sees
+        ("service_applied", "Service shop/a was changed", "Service shop/a was changed"),
+        ("first_plan", "adds shop/a", "No plan was in force yet."),
+        ("", "", ""),
+    ],
+)
+def test_why_a_plan_was_made_is_said_in_words(word: str, message: str, why: str) -> None:
+    assert spell_why(word, message) == why
