@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README, MAP = ROOT / "README.md", ROOT / "docs" / "savings.svg"
-BEGIN, END = "$ make savings\n", "```"
+BEGIN, END = "$ make savings\n...\n", "```"  # progress, which goes to stderr, is left out
 
 
 def read_block(page: str) -> str:

@@ -80,7 +80,9 @@ def compare_fleets(seeds: int, say: Callable[[str], None]) -> list[FleetComparis
     found = []
     for seed in range(seeds):
         found.append(compare_fleet(seed))
-        prices = ", ".join(f"{name} {known.price_per_hour:.1f}" for name, known in found[-1].figures.items())
+        prices = ", ".join(
+            f"{_name_policy(name)} {known.price_per_hour:.1f}" for name, known in found[-1].figures.items()
+        )
         say(f"fleet {seed}: {prices}, bound {found[-1].bound:.1f} an hour")
     return found
 
@@ -104,7 +106,7 @@ def summarise(fleets: Sequence[FleetComparison]) -> list[dict[str, Any]]:
         own = [fleet.figures[name] for fleet in fleets]
         requests = sum(known.requests for known in own)
         rows.append(
-            {"policy": "ours" if name == JOINT else name}
+            {"policy": _name_policy(name)}
             | _compare_prices([known.price_per_hour for known in own], ours)
             | {
                 "gpus": round(median(known.gpus for known in own)),
@@ -115,6 +117,10 @@ def summarise(fleets: Sequence[FleetComparison]) -> list[dict[str, Any]]:
         )
     rows.append({"policy": "lower bound"} | _compare_prices([fleet.bound for fleet in fleets], ours))
     return rows
+
+
+def _name_policy(name: str) -> str:
+    return "ours" if name == JOINT else name
 
 
 def _compare_prices(prices: Sequence[float], ours: Sequence[float]) -> dict[str, Any]:

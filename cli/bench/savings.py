@@ -31,7 +31,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         args.map.write_text(saved_fleets.draw_middle(fleets), encoding="utf-8")
         say(f"drawn: {args.map}")
     about = (
-        f"medians of {args.seeds} fleets of {saved_fleets.SERVICES} services; each policy has as many GPUs as it wants"
-        " and the same SLOs; least and most are of what ours saves"
+        f"{args.seeds} fleets of {saved_fleets.SERVICES} services; each policy has as many GPUs as it wants and the"
+        " same SLOs; prices and GPUs are medians; ours_saves is the median of each fleet's own saving, so it need not"
+        " follow from the prices of its row; least and most are of these savings"
     )
     return {"rows": saved_fleets.summarise(fleets), "simulated": about}

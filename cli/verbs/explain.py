@@ -29,7 +29,7 @@ Examples:
   gpuwright explain shop/search
   gpuwright explain job lab/finetune
   gpuwright explain plan              the plan in force
-  gpuwright explain instance shop/search/26
+  gpuwright explain instance search-84eaa3c4
   gpuwright explain profile resnet50-v100
   gpuwright explain node a100-1       what runs on each GPU, what is free, what keeps plans off it
   gpuwright explain tenant shop       what it has, what it lacks and why, its limits

@@ -26,7 +26,7 @@ EPILOG = """\
 The present world is planned twice, with the same effort: as it is, and as it would be. Nothing is stored.
 
 Examples:
-  gpuwright what-if --add-gpu a100=4
+  gpuwright what-if --add-gpu a100-sxm4-80gb=4
   gpuwright what-if --slo shop/search=80ms --rate shop/ads=x2
   gpuwright what-if --lose-node gpu-7
   gpuwright what-if --risk 0.01                 of the Policy; --risk shop/search=0.2 of a service

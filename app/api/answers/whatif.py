@@ -44,7 +44,9 @@ NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
 class WhatIfRequest(BaseModel):
     """The query parameters of a what-if."""
 
-    add_gpu: Annotated[list[str], Field(alias="addGpu", max_length=50, description="a100=4: four more GPUs")] = []
+    add_gpu: Annotated[
+        list[str], Field(alias="addGpu", max_length=50, description="a100-sxm4-80gb=4: four more GPUs")
+    ] = []
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
     rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
     risk: Annotated[

@@ -106,7 +106,17 @@ def test_services_gpus_and_decisions_have_a_table_each() -> None:
     text = "\n".join(frame(overview()))
     assert "shop/s0   123      140       -          99.10 %    98 % in 80 ms   71.0 ms     2           1.25" in text
     assert "n-1/0   ██████████░░░░░░░░░░ 50 %   4.0 GiB   33 %   120 W   shop/s0, lab/j" in text
-    assert text.splitlines()[-1].split() == ["7", age(THEN), "fast", "rolling", "start", "1", "instance", "More", "load."]
+    assert text.splitlines()[-1].split() == [
+        "7",
+        age(THEN),
+        "fast",
+        "rolling",
+        "start",
+        "1",
+        "instance",
+        "More",
+        "load.",
+    ]
 
 
 def test_a_missed_slo_is_red_where_colours_are_welcome() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.domain.specs import gpu_count, gpu_type_of, rate_per_second, risk_of
+from app.manifests.faults import nearest
 
 CORES, MEMORY_GIB = 16, 128  # for each GPU of a type that the fleet does not have
 PREFIX = "what-if"
@@ -120,8 +121,10 @@ def _put(
 def _more(world: Mapping[tuple[str, str, str], DeclaredObject], gpu_type: str, count: int) -> list[DeclaredObject]:
     """Returns nodes like the fleet's smallest of that type, or plain nodes where it has none."""
     if ("GpuType", "", gpu_type) not in world:
-        known = ", ".join(sorted(name for kind, _, name in world if kind == "GpuType")) or "none"
-        raise WrongChange(f"there is no GPU type {gpu_type}; known: {known}")
+        known = sorted(name for kind, _, name in world if kind == "GpuType")
+        meant = nearest(gpu_type, known)
+        question = f"did you mean {meant}? " if meant else ""
+        raise WrongChange(f"there is no GPU type {gpu_type}; {question}known: {', '.join(known) or 'none'}")
     alike = [line for line in world.values() if line.kind == "Node" and gpu_type_of(line.spec) == gpu_type]
     like = min(alike, key=lambda node: (gpu_count(node.spec), node.name), default=None)
     each = gpu_count(like.spec) if like else count

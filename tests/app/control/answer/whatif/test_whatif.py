@@ -109,6 +109,11 @@ def test_what_is_not_there_is_refused_by_name(change: WhatIfChange) -> None:
         apply_change(snapshot(search=300.0), change)
 
 
+def test_the_gpu_type_that_was_meant_is_named() -> None:
+    with pytest.raises(WrongChange, match=r"there is no GPU type v100x; did you mean v100\? known: "):
+        apply_change(snapshot(search=300.0), WhatIfChange(gpus={"v100x": 1}))
+
+
 @pytest.mark.slow
 def test_each_slo_has_its_price() -> None:
     answer = ask(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
