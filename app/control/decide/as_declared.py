@@ -11,9 +11,8 @@ from app.control.decide.cordons import draining_gpus
 from app.control.decide.drafting import find_changed_owners
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import Snapshot
+from app.control.formulate.causes import find_edited
 from app.control.formulate.question import Question
-
-DECLARED = ("", "declared", "what_if")  # reasons of expected loads that no traffic gave
 
 
 def serves_as_declared(snapshot: Snapshot, question: Question) -> bool:
@@ -24,10 +23,12 @@ def serves_as_declared(snapshot: Snapshot, question: Question) -> bool:
     return not find_changed_owners(snapshot.in_force, _keep_urgency(as_declared, snapshot.in_force))
 
 
-def lacks_by_edit(snapshot: Snapshot, question: Question) -> bool:
-    """Returns whether a manifest, and not load, is why the plan in force lacks something: a rate, a promise, a rule."""
-    declared = {name for name, load in snapshot.expected.items() if load.reason in DECLARED}
-    return not question.verdict.is_right or not question.lacking.isdisjoint(declared)
+def answers_edit(snapshot: Snapshot, question: Question) -> bool:
+    """Returns whether an edited manifest is why the plan in force has to change: what it lacks, or how it runs."""
+    if not question.falls_short and serves_as_declared(snapshot, question):
+        return False
+    edited = find_edited(snapshot, question)
+    return not edited.isdisjoint(question.needing) if question.falls_short else bool(edited)
 
 
 def _keep_urgency(desired: Desired, before: Desired) -> Desired:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from app.control.decide.as_declared import lacks_by_edit, serves_as_declared
+from app.control.decide.as_declared import answers_edit
 from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import find_modes, judge_changes, write_changes
 from app.control.decide.effort import effort
@@ -70,10 +70,7 @@ class BatchContext:
     @cached_property
     def limit(self) -> MoveLimit | None:
         """How many services batches may move beside what an edit needs; None where there is none."""
-        snapshot, question = self.snapshot, self.question
-        if self.is_unchanged or (not self.is_urgent and serves_as_declared(snapshot, question)):
-            return None
-        if self.is_urgent and not lacks_by_edit(snapshot, question):
+        if self.is_unchanged or not answers_edit(self.snapshot, self.question):
             return None
         moved = find_moved_others(self.question, self.decision.plan)
         return MoveLimit(self.question.lacking | moved, max(0, MOST_OTHERS - len(moved)))

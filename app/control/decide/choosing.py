@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.control.decide.as_declared import lacks_by_edit, serves_as_declared
+from app.control.decide.as_declared import answers_edit
 from app.control.decide.decide import hold_back
 from app.control.decide.effort import effort
 from app.control.decide.least_change import (
@@ -41,9 +41,9 @@ def choose(
     decision.
     """
     first, second = large, None
-    moves_many = _moves_many(question, large) and (not question.falls_short or lacks_by_edit(snapshot, question))
+    moves_many = _moves_many(question, large) and answers_edit(snapshot, question)
     is_hasty = question.falls_short and (count_handed_over(large.plan.changes) > FEW_AT_ONCE or moves_many)
-    is_edited = moves_many and not question.falls_short and not serves_as_declared(snapshot, question)
+    is_edited = moves_many and not question.falls_short
     is_asked = is_hasty or is_edited or is_too_large(snapshot, large.plan.changes)
     small = follow(not is_edited) if is_asked else None
     if small:

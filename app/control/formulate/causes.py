@@ -7,21 +7,51 @@ from collections.abc import Iterator
 
 from agents.contract.assignments import AssignedInstance, owner_name
 from app.control.domain.causes import ChangeCauses
+from app.control.domain.desired import sum_rates
 from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.question import Question
 from solvers.planning.problem import Service
 
 GONE = ("lost", "never")  # states of nodes on which nothing runs any more
+DECLARED = ("", "declared", "what_if")  # reasons of expected loads that no traffic gave
+SAME_SHARE = 1e-6  # of a rate: sums of floats differ by less
 
 
 def find_causes(snapshot: Snapshot, question: Question) -> ChangeCauses:
     """Returns what the plan in force lacks by now, beside rates, which the plans themselves show."""
+    needs = dict(_list_needs(snapshot, question))
+    for violation in question.known_violations:
+        name = violation.owner
+        if name in question.problem.services and name not in needs:
+            needs[name] = f"the plan before breaks the rule {violation.rule} by now"
+    return ChangeCauses(needs, dict(_list_closed(snapshot)))
+
+
+def find_edited(snapshot: Snapshot, question: Question) -> frozenset[str]:
+    """Returns the services of which manifests ask for something else than the plan in force was made for.
+
+    A load that moves, a lost node, a drain and a job that ends are no edits.
+    """
+    carried = sum_rates(snapshot.in_force)  # also on nodes that are lost
+    rates = {
+        name for name, load in snapshot.expected.items()
+        if load.reason in DECLARED
+        and abs(load.rate_per_second - carried.get(name, 0.0)) > SAME_SHARE * load.rate_per_second
+    }  # fmt: skip
+    edited = rates | {name for name, _ in _list_needs(snapshot, question)}
+    if any(_list_closed(snapshot)):
+        return frozenset(edited)
+    # What is measured breaks SLOs; where every GPU is there, other rules break since they are new.
+    return frozenset(edited).union(line.owner for line in question.verdict.violations if line.rule != "slo_holds")
+
+
+def _list_needs(snapshot: Snapshot, question: Question) -> Iterator[tuple[str, str]]:
+    """Yields the services that run of which manifests have changed otherwise than by the rate, and how."""
     running: dict[tuple[str, str], list[AssignedInstance]] = defaultdict(list)
     for wanted in snapshot.in_force.values():
         for instance in wanted.instances:
             running[instance.tenant, instance.service] += (instance,)
     declared = {f"{item.tenant}/{item.name}" for item in snapshot.declared if item.kind == "Service"}
-    needs: dict[str, str] = {}
     for (tenant, own_name), mine in sorted(running.items()):
         if not own_name:
             continue  # jobs
@@ -29,12 +59,7 @@ def find_causes(snapshot: Snapshot, question: Question) -> ChangeCauses:
         service = question.problem.services.get(name)
         found = list(_list_edits(service, mine)) if service else [] if name in declared else ["it is deleted"]
         if found:
-            needs[name] = "; ".join(found)
-    for violation in question.known_violations:
-        name = violation.where.partition(" on ")[0]
-        if name in question.problem.services and name not in needs:
-            needs[name] = f"the plan before breaks the rule {violation.rule} by now"
-    return ChangeCauses(needs, dict(_list_closed(snapshot)))
+            yield name, "; ".join(found)
 
 
 def _list_edits(service: Service, running: list[AssignedInstance]) -> Iterator[str]:

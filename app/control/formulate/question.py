@@ -108,11 +108,15 @@ class Question:
         return bool(self.plan_in_force.unserved) or not self.verdict.is_right
 
     @cached_property
+    def needing(self) -> frozenset[str]:
+        """What the plan in force leaves short or breaks a rule of by now: services, and other places."""
+        short = {lack.service for lack in self.plan_in_force.unserved}
+        return frozenset(short | {violation.owner for violation in self.verdict.violations})
+
+    @cached_property
     def lacking(self) -> frozenset[str]:
         """The services that the plan in force leaves short, or of which it breaks a rule by now."""
-        short = {lack.service for lack in self.plan_in_force.unserved}
-        broken = {violation.where.partition(" on ")[0] for violation in self.verdict.violations}
-        return frozenset((short | broken) & self.problem.services.keys())
+        return self.needing & self.problem.services.keys()
 
     @property
     def falls_far_short(self) -> bool:

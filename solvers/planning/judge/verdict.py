@@ -16,6 +16,11 @@ class Violation:
     rule: str
     sentence: str  # with the numbers
 
+    @property
+    def owner(self) -> str:
+        """The service that breaks it; another place, where it is no service that does."""
+        return self.where.partition(" on ")[0]
+
     def __str__(self) -> str:
         return f"{self.where}: {self.rule}: {self.sentence}"
 

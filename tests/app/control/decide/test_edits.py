@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from agents.contract.assignments import AssignedInstance
 from app.control.answer.explain.difference import find_differences, is_changed
 from app.control.answer.explain.why_changed import ChangeFacts
 from app.control.answer.whatif.change import RateChange, WhatIfChange
 from app.control.answer.whatif.question import WhatIf
+from app.control.decide.as_declared import answers_edit
 from app.control.decide.deciding import Asking, CycleBudget, decide, pose_moment
 from app.control.decide.least_change import MOST_OTHERS
 from app.control.domain.decision import Decision
@@ -141,6 +143,24 @@ def test_reasons_are_plain_facts(planned: Snapshot) -> None:
                 if is_changed(line):
                     kinds += Counter(_check(world, old, new, line["service"], line["reasons"][0].split("; ")))
     assert {"room", "rate", "lost", "deleted"} <= kinds.keys()
+
+
+def test_only_manifests_are_edits(planned: Snapshot) -> None:
+    """What moves as loads, nodes and jobs do is answered without a limit on how many others move."""
+    *edits, lost, deleted = worlds(planned)
+    node = next(iter(planned.in_force))
+    wanted = planned.in_force[node]
+    ended = AssignedInstance("job-1", 0, job="nightly", sm_percent=10.0)
+    risen = replace(planned.expected["shop/search"], rate_per_second=99.0, reason="risen")
+    others = [
+        planned,
+        lost,
+        replace(planned, expected={**planned.expected, "shop/search": risen}),
+        replace(planned, nodes={**planned.nodes, node: replace(planned.nodes[node], draining_gpus=(0,))}),
+        replace(planned, in_force={**planned.in_force, node: replace(wanted, instances=(*wanted.instances, ended))}),
+    ]
+    assert all(answers_edit(world, formulate(world)) for world in (*edits[:1], *edits[2:], deleted))
+    assert not any(answers_edit(world, formulate(world)) for world in others)
 
 
 def _check(world: Snapshot, old: Plan, new: Plan, name: str, sentences: list[str]) -> Iterator[str]:
