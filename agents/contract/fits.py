@@ -64,8 +64,9 @@ def find_shortfall(
             replaced.append(other)
     company = next((other for other in staying if other.is_wide or wanted.is_wide), None)
     if company is not None:
-        owner, guest = (wanted, company) if wanted.is_wide else (company, wanted)
-        message = f"instance {owner.id} has {len(owner.gpus)} whole GPUs, and {guest.id} shares one of them"
+        # The reader may not know what other tenants run.
+        name = company.id if company.tenant == wanted.tenant else "an instance of another tenant"
+        message = f"{name} is still on the GPU, and one of the two needs it whole"
         return Shortfall("whole_gpus", message, min(100.0, company.sm_percent))
     sm = sum(other.sm_percent for other in staying) + wanted.sm_percent - 100
     if not rules.overlap:

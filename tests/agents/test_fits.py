@@ -28,3 +28,14 @@ def test_the_old_copy_of_a_job_ends_first_and_holds_nothing_against_the_new_one(
 
 def test_no_more_clients_are_allowed_than_mps_takes() -> None:
     assert GpuRules.of(Assignment("node-1", 1, 1, 1, clients_per_gpu=100)).clients_per_gpu == MOST_CLIENTS
+
+
+def test_an_instance_on_a_gpu_that_is_wanted_whole_is_named_to_its_own_tenant_only() -> None:
+    whole, small = served("a", gpus=(0, 1)), served("b")
+    for wanted, there in ((whole, small), (small, whole)):
+        known = find_shortfall(wanted, [there], GPU_GIB, GpuRules())
+        assert known and known.message == f"{there.id} is still on the GPU, and one of the two needs it whole"
+        stranger = msgspec.structs.replace(there, id="bank/merger-llm/1", tenant="bank")
+        hidden = find_shortfall(wanted, [stranger], GPU_GIB, GpuRules())
+        assert hidden and hidden.reason == "whole_gpus"
+        assert hidden.message == "an instance of another tenant is still on the GPU, and one of the two needs it whole"

@@ -84,7 +84,8 @@ def service_explanation(ctx: Context, who: Principal, tenant: str, name: str, of
     if why := ctx.database.read(lambda connection: explain_unplanned(connection, f"{tenant}/{name}")):
         raise HttpProblem("not-found", why)
     found = _explain(ctx, who, "service", f"{tenant}/{name}", of)
-    return hide_neighbours(_add_held_back(ctx, found, f"{tenant}/{name}", of), who, granted)
+    viewer = who.tenant if granted is Reach.OWN else ""
+    return hide_neighbours(_add_held_back(ctx, found, f"{tenant}/{name}", of, viewer), who, granted)
 
 
 @router.get("/jobs/{tenant}/{name}", summary="Explain a job: where it runs, or why it waits")
@@ -265,13 +266,16 @@ def hide_neighbours(explanation: Explained, who: Principal, granted: Reach) -> E
     return cast(Explained, shown)
 
 
-def _add_held_back(ctx: Context, explanation: ExplainedServiceWire, name: str, of: int) -> ServiceExplanationWire:
-    """Adds the changes to the service that the plan, or a cycle since, held back."""
+def _add_held_back(
+    ctx: Context, explanation: ExplainedServiceWire, name: str, of: int, tenant: str
+) -> ServiceExplanationWire:
+    """Adds the changes to the service that the plan, or a cycle since, held back, as `tenant`, if any, may see them."""
 
     def read(connection: Connection) -> tuple[list[HeldBackChangeWire], list[CycleWire]]:
         number = of or plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
         body = plan_wire.body(connection, number) or plan_wire.NOTHING
-        held = [change for change in body["heldBack"] if change["service"] == name]
+        shown = plan_wire.select_tenant(body, tenant) if tenant else body
+        held = [change for change in shown["heldBack"] if change["service"] == name]
         return held, plan_reads.cycles(connection, CYCLES)
 
     held, cycles = ctx.database.read(read)

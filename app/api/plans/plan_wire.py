@@ -167,12 +167,16 @@ def select_tenant(plan: PlanContentWire, tenant: str) -> PlanContentWire:
     def mine(name: str) -> bool:
         return name.startswith(f"{tenant}/")
 
+    instances, changes = plan["instances"], plan["heldBack"]
+    named = [line["service"] for line in (*instances, *plan["unserved"], *changes)] + [line["id"] for line in instances]
+    named += [line["job"] for line in (*plan["jobs"], *plan["unplaced"])]
+    foreign = {name for name in named if name and not mine(name)}
     own: PlanContentWire = {
         "instances": [instance for instance in plan["instances"] if mine(instance["service"])],
         "jobs": [job for job in plan["jobs"] if mine(job["job"])],
         "unserved": [line for line in plan["unserved"] if mine(line["service"])],
         "unplaced": [line for line in plan["unplaced"] if mine(line["job"])],
-        "heldBack": [change for change in plan["heldBack"] if mine(change["service"])],
+        "heldBack": [_hide_names(change, foreign) for change in plan["heldBack"] if mine(change["service"])],
     }
     own["others"] = {
         "tenant": ANOTHER,
@@ -183,3 +187,8 @@ def select_tenant(plan: PlanContentWire, tenant: str) -> PlanContentWire:
         "heldBack": len(plan["heldBack"]) - len(own["heldBack"]),
     }
     return own
+
+
+def _hide_names(change: HeldBackChangeWire, foreign: set[str]) -> HeldBackChangeWire:
+    """Leaves out a message that names something of another tenant."""
+    return {**change, "message": ""} if any(name in change["message"] for name in foreign) else change

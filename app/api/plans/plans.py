@@ -208,8 +208,9 @@ def read_difference(connection: Connection, generation: int, against: int | None
     costs = None if tenant else _gpu_costs(before, after)
     causes = read_causes(plan_wire.solved_by(connection, generation)) if other == (row["base"] or 0) else ChangeCauses()
     facts = ChangeFacts(causes, costs, tenant)
+    held = (plan_wire.select_tenant(after, tenant) if tenant else after)["heldBack"]
     differences = [
-        line for line in find_differences(before, after, after["heldBack"], facts)
+        line for line in find_differences(before, after, held, facts)
         if not tenant or line["service"].startswith(f"{tenant}/")
     ]  # fmt: skip
     parts = [line for line in differences if is_changed(line) or line["reasons"]]

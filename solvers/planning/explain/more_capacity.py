@@ -179,18 +179,19 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     ]  # fmt: skip
     known = min(suiting, key=lambda node: (node.price_per_hour, node.name), default=None)
     if known:
-        most_w = max(known.caps_w, default=0.0)
-        words = f"on a node like {known.name}" + (f", with capW {most_w:g}" if known.caps_w else "")
-        return replace(known, caps_w=(most_w,) * len(known.caps_w)), words
-    cores = max(1.0, *(demand.cpu_cores for demand in demands))
-    host = max(1.0, *(demand.host_memory_gib for demand in demands))
-    price = min((node.price_per_hour for node in nodes), default=1.0)
-    words = f"on a node with {cores:g} CPU core{'' if cores == 1 else 's'} and {host:g} GiB for each"
+        like = replace(known, caps_w=(max(known.caps_w, default=0.0),) * len(known.caps_w))
+    else:
+        price = min((node.price_per_hour for node in nodes), default=1.0)
+        cores = max(1.0, *(demand.cpu_cores for demand in demands))
+        like = Node("", gpu_type, (0,), cores, max(1.0, *(demand.host_memory_gib for demand in demands)), price)
+    # By what it has, not by a name: the reader may run nothing on the node that it is like.
+    cores = like.cpu_cores
+    words = f"on a node with {cores:g} CPU core{'' if cores == 1 else 's'} and {like.host_memory_gib:g} GiB for each"
     if any(not offers.find_profiles(service, node) for node in nodes):
         words += " that offers its template, or admits its own runtime"
     limit = case.terms.limit
-    words += f", at {price:g} an hour" if limit and limit.price_per_hour is not None else ""
-    return Node("", gpu_type, (0,), cores, host, price), words
+    words += f", at {like.price_per_hour:g} an hour" if limit and limit.price_per_hour is not None else ""
+    return like, words + (f", with capW {like.caps_w[0]:g}" if like.caps_w else "")
 
 
 def _with_gpus(case: RelaxedCase, like: Node, view: RoomView, number: int) -> RelaxedCase:

@@ -105,6 +105,16 @@ def test_a_fleet_without_gpus_needs_one() -> None:
     assert explanation[0].relaxation.startswith("one more GPU of big (on a node with 2 CPU cores and 4 GiB for each)")
 
 
+def test_one_more_gpu_is_described_by_its_node_and_never_by_the_name_of_one() -> None:
+    nodes = {"secret-1": Node("secret-1", "big", (0, 1), 16, 64, 2.0, caps_w=(200.0, 300.0))}
+    problem = a(world(nodes=nodes, limits={"shop": Limit(price_per_hour=1000.0)}), rate_per_second=5000.0)
+    (left,) = explain.explained(problem, Plan((), unserved=(Unserved("shop/a", 5000.0),)))
+    changes = every_change(explain.case(problem, Plan((), unserved=(left,)), "shop/a"))
+    (more,) = [change.words for change in changes if change.dimension == "gpus"]
+    assert more.endswith("GPUs of big (on a node with 16 CPU cores and 64 GiB for each, at 2 an hour, with capW 300)")
+    assert "secret-1" not in left.reason + left.relaxation + "".join(change.words for change in changes)
+
+
 def test_room_that_the_judge_refuses_is_not_called_too_small() -> None:
     other = replace(BIG.services["shop/a"], name="shop/b", rate_per_second=1.0)
     problem = replace(BIG, services={**BIG.services, "shop/b": other})
