@@ -81,7 +81,7 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
             sketches.append(Manifest(*found.key, right_fields, {}, source))
     right = {manifest.key for manifest in manifests}
     at_fault = None if anonymous else frozenset(declared.keys() - right)
-    return Examined(manifests, tally.all(), at_fault, tuple(sketches))
+    return Examined(manifests, tally.all(), at_fault, tuple(sketches) if tally.room > 0 else ())
 
 
 def _name_root(field: str) -> str:

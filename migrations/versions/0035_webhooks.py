@@ -1,4 +1,7 @@
-"""Webhooks and what they shall get: a delivery for each new event, written in the event's own transaction."""
+"""Webhooks and what they shall get: a delivery for each new event, written in the event's own transaction.
+
+Also an index by which the tokens of a person who signed in are found.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,11 @@ UP = [
         RETURN NULL;
     END $$
     """,
+    "CREATE INDEX token_people ON token (created_by, created_at) WHERE created_by LIKE 'person:%'",
     "CREATE TRIGGER event_for_webhooks AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION note_for_webhooks()",
 ]
 DOWN = [
+    "DROP INDEX token_people",
     "DROP TRIGGER event_for_webhooks ON event",
     "DROP FUNCTION note_for_webhooks()",
     "DROP TABLE webhook_delivery",

@@ -60,7 +60,8 @@ LIVE_OF = statement(
     "live_tokens_of",
     """
     SELECT id FROM token
-    WHERE created_by = :created_by AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+    WHERE created_by = :created_by AND created_by LIKE 'person:%'
+        AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
     ORDER BY created_at DESC, id
     """,
 )
@@ -138,7 +139,7 @@ def lock_maker(connection: Connection, maker: str) -> None:
 
 
 def list_live_of(connection: Connection, created_by: str) -> list[str]:
-    """Returns the live tokens that somebody has made, the newest first."""
+    """Returns the live tokens of a person who signed in, the newest first."""
     return list(connection.execute(LIVE_OF, {"created_by": created_by}).scalars())
 
 

@@ -45,7 +45,7 @@ def test_nothing_else_starts_on_any_of_its_gpus_nor_it_beside_anything(guest: st
     for first, second in ((chat, search), (search, chat)):
         (held,) = decide([first, second], [there(first)], NODE, RULES).held
         assert (held.instance, held.missing.reason) == (second.instance.id, "whole_gpus")
-        assert "chat-1 has 2 whole GPUs" in held.missing.message
+        assert held.missing.message == f"{first.instance.id} is still on the GPU, and one of the two needs it whole"
     assert decide([chat, narrow("search-1", C, 2)], [there(chat)], NODE, RULES).held == ()
 
 

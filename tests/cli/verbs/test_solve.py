@@ -117,7 +117,7 @@ def test_a_plan_is_summed_up_for_people_and_written_for_machines(solve: Solve, t
     assert done.lines[1].split() == ["shop/hopeless", "0", "0", "7", "-"]
     assert done.lines[2].split() == ["shop/search", "1", "20", "20", "big"]
     assert "unserved: shop/hopeless: 7 a second: its SLO of" in done.out
-    assert " % of the price of GPUs alone" in done.out  # a gap that leaves out the price of what nothing can serve
+    assert " % of the 4 for GPUs alone" in done.out  # a gap that leaves out the price of what nothing can serve
     assert "; least change: slo.latencyMs: " in done.out
     assert any(line.startswith("cost ") for line in done.lines)
     assert json.loads((tmp_path / "plan.json").read_text())["instances"]

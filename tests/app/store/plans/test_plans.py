@@ -144,6 +144,8 @@ def exercise(database: Database) -> None:
     database.read(lambda c: tokens.node_has_token(c, "node-7"))
     database.read(lambda c: tokens.live_ids(c, ["t7", "t8"]))
     database.read(lambda c: tokens.labels(c, ["t7", "t8"]))
+    database.write(lambda c: tokens.lock_maker(c, "person:7/console"))
+    database.read(lambda c: tokens.list_live_of(c, "person:7/console"))
     database.read(lambda c: tokens.page(c, "t7", 101))
     declared = world_of(3, "planned")
     database.write(lambda c: declare.declare(c, ACTOR, declared))
