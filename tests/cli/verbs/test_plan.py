@@ -169,7 +169,7 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     )
     told = json.loads(run("what-if", "-f", str(file), "--work", "2", "--json").out)
     assert told["services"][0]["service"] == "shop/b"
-    prices = run("what-if", "--price-slo", "shop/a", "--seconds", "60", "--work", "2")
+    prices = run("what-if", "--price-slo", "shop/a", "--seconds", "25", "--work", "2")
     assert prices.lines[0].split()[:2] == ["SERVICE", "SLO"]
     assert prices.lines[1].startswith("shop/a")
     assert [line.split()[1] for line in prices.lines[2:]] == ["PERCENTILE", "90", "95", "98", "99", "99.9"]
