@@ -18,9 +18,22 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "import sys; sys.path[:0] = {paths!r}; from cli.main import main; sys.exit(main({words!r}))"
+EVERY_HELP = """import sys
+sys.path[:0] = {paths!r}
+from cli.main import main
+from cli.verb_table import OF_THE_LAB, VERBS
+for verb in VERBS:
+    if verb.module != OF_THE_LAB:
+        try:
+            code = main([verb.name, "--help"])
+        except SystemExit as ended:
+            code = ended.code
+        if code:
+            print("no help of", verb.name, file=sys.stderr)
+"""
 
 
-def bare(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def bare(folder: Path, *words: str, program: str = PROGRAM, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command line without any site-packages but PyYAML."""
     library = folder / "library"
     if not library.exists():
@@ -28,9 +41,9 @@ def bare(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[s
         installed = Path(yaml.__file__).parent
         for name in ("yaml", "_yaml"):
             (library / name).symlink_to(installed.parent / name)
-        for name in ("app", "agents", "cli", "clusters", "migrations", "solvers"):
+        for name in ("app", "agents", "benchmarks", "cli", "clusters", "migrations", "simulation", "solvers"):
             (library / name).symlink_to(ROOT / name)
-    program = PROGRAM.format(paths=[str(library)], words=list(words))
+    program = program.format(paths=[str(library)], words=list(words))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWRIGHT_", "PYTHON"))}
     clean["GPUWRIGHT_CONFIG"] = str(folder / "config.json")
     command = [sys.executable, "-I", "-S", "-c", program]
@@ -63,6 +76,12 @@ def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path
     ):
         done = bare(tmp_path, *words, **env)
         assert (done.returncode, "Error" in done.stderr) == (1 if words[0] == "wait" else 0, False), done.stderr
+
+
+def test_each_verb_tells_its_help(tmp_path: Path) -> None:
+    done = bare(tmp_path, program=EVERY_HELP)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.count("usage: gpuwright") > 40
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ MODULES = {
         "-app.planner",
         "-app.campaigns",
         *CLI,
+        "-cli.bench.saved_fleets",
         "-cli.profiling",
         "clusters",
         "-clusters.certified.planning",

@@ -18,7 +18,8 @@ from app.api.plans.plan_actions import PlanActionWire, PlanHoldWire, PlanRollbac
 from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire, PlanWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import JSON, By, Ctx, Message, Who, answer, write_once
-from app.control.answer.explain.difference import ServiceDifferenceWire, find_differences, is_changed
+from app.control.answer.explain.difference import find_differences, is_changed
+from app.control.answer.explain.difference_wire import ServiceDifferenceWire
 from app.control.answer.explain.why_changed import ChangeFacts, read_causes
 from app.control.domain.causes import ChangeCauses
 from app.manifests.model import Free

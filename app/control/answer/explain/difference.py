@@ -4,44 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TypedDict
 
+from app.control.answer.explain.difference_wire import MovesWire, ServiceDifferenceWire, ServiceShapesWire
 from app.control.answer.explain.plan import HeldBackChangeWire
 from app.control.answer.explain.why_changed import ChangeFacts, explain_changes
 from solvers.planning.plan_fields import held_gpus
 from solvers.planning.wire import PlanInstanceWire, PlanLinesWire, PlanUnservedWire
 
 NO_FACTS = ChangeFacts()
-
-
-class ServiceShapesWire(TypedDict):
-    """What a service has in a plan."""
-
-    instances: int
-    ratePerSecond: float
-    unservedPerSecond: float
-    shapes: list[str]
-
-
-class MovesWire(TypedDict):
-    """How many instances of a service a plan starts, stops, changes or keeps."""
-
-    started: int
-    stopped: int
-    moved: int
-    resized: int
-    retuned: int
-    kept: int
-
-
-class ServiceDifferenceWire(MovesWire):
-    """What a plan changes for a service."""
-
-    service: str
-    words: str
-    before: ServiceShapesWire
-    after: ServiceShapesWire
-    reasons: list[str]
 
 
 def is_changed(difference: ServiceDifferenceWire) -> bool:

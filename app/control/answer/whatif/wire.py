@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict, final
 
-from app.control.answer.explain.difference import ServiceDifferenceWire
+from app.control.answer.explain.difference_wire import ServiceDifferenceWire
 from solvers.planning.wire import PlanBodyWire, PlanChangesWire, PlanUnservedWire, ReleasableNodeWire
 
 
