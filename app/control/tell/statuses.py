@@ -61,7 +61,8 @@ class StatusWriter:
     def write(self, database: Database, epoch: int, statements: Statements, specs: Specs) -> int:
         """Writes the statuses that are new, and returns how many there were.
 
-        Objects without a spec are no longer declared. Nothing is written under an epoch that is over.
+        `specs` are those that the statuses speak of. Objects without one are no longer declared, and one that somebody has
+        edited since waits for the cycle that reads it. Nothing is written under an epoch that is over.
         """
         self._known = {key: known for key, known in self._known.items() if key in statements}
         there = {key: (status.fingerprint, specs[key]) for key, status in statements.items() if key in specs}
@@ -69,7 +70,7 @@ class StatusWriter:
         written = 0
         for at in range(0, min(len(fresh), OBJECTS_A_CYCLE), OBJECTS_AT_ONCE):
             some = {key: statements[key] for key in fresh[at : at + OBJECTS_AT_ONCE]}
-            done = database.write(lambda connection, some=some: write_statuses(connection, epoch, some))  # type: ignore[misc]
+            done = database.write(lambda connection, some=some: write_statuses(connection, epoch, some, specs))  # type: ignore[misc]
             if done is None:
                 self._known = {}
                 return written
@@ -89,7 +90,9 @@ class WrittenStatuses:
     events: list[NewEvent]
 
 
-def write_statuses(connection: Connection, epoch: int, statements: Statements) -> WrittenStatuses | None:
+def write_statuses(
+    connection: Connection, epoch: int, statements: Statements, specs: Specs
+) -> WrittenStatuses | None:  # fmt: skip
     """Writes what is new of these statuses, and an event for each condition that changed; None under an old epoch."""
     if not lease.is_newest(connection, epoch):
         return None
@@ -99,6 +102,8 @@ def write_statuses(connection: Connection, epoch: int, statements: Statements) -
     decisions: list[ObjectDecision] = []
     found: list[NewEvent] = []
     for key, before in stored.items():
+        if before.spec != specs[key]:
+            continue
         after = before
         for statement in statements[key].statements:
             after = set_condition(after, statement, now)

@@ -99,6 +99,17 @@ def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Da
     assert conditions(database, SEARCH)["Planned"]["observedGeneration"] == 2
 
 
+@pytest.mark.slow
+def test_of_a_spec_that_nobody_has_read_yet_nothing_is_said(database: Database) -> None:
+    writer, read = a_writer(), specs(database)
+    apply(database, [service("search", "shop", ratePerSecond=50)])
+    writer.write(database, 1, both(PLANNED, PLANNED), read)
+    assert "Planned" not in conditions(database, SEARCH)
+    assert conditions(database, RANK)["Planned"]["status"] == "True"
+    writer.write(database, 1, both(PLANNED, PLANNED), specs(database))
+    assert conditions(database, SEARCH)["Planned"]["observedGeneration"] == 2
+
+
 def test_under_an_epoch_that_is_over_nothing_is_written(database: Database) -> None:
     writer = a_writer()
     assert writer.write(database, 7, both(PLANNED, SHORT), specs(database)) == 0
