@@ -262,6 +262,10 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
             yield f"    unserved {rates} a second"
         for reason in service["reasons"][:REASONS_SHOWN]:
             yield plain(f"    {reason}")
+    for job in diff["jobs"]:
+        yield colour(plain(f"  job {job['job']}: {job['before']} -> {job['after']}"), "yellow")
+        if job["reason"]:
+            yield plain(f"    {job['reason']}")
     same = diff["unchanged"]
     if same or not diff["services"]:
         yield f"{same} {'service is' if same == 1 else 'services are'} as before"

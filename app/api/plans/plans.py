@@ -19,7 +19,8 @@ from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire, PlanWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import JSON, By, Ctx, Message, Who, answer, write_once
 from app.control.answer.explain.difference import find_differences, is_changed
-from app.control.answer.explain.difference_wire import ServiceDifferenceWire
+from app.control.answer.explain.difference_wire import JobDifferenceWire, ServiceDifferenceWire
+from app.control.answer.explain.job_difference import find_job_differences
 from app.control.answer.explain.why_changed import ChangeFacts, read_causes
 from app.control.domain.causes import ChangeCauses
 from app.manifests.model import Free
@@ -62,7 +63,8 @@ class PlanDifferenceWire(TypedDict):
     generation: int
     against: int
     services: list[ServiceDifferenceWire]
-    unchanged: int
+    unchanged: int  # services
+    jobs: list[JobDifferenceWire]
     cost: NotRequired[PlanCostChangeWire]
 
 
@@ -216,7 +218,10 @@ def read_difference(connection: Connection, generation: int, against: int | None
     ]  # fmt: skip
     parts = [line for line in differences if is_changed(line) or line["reasons"]]
     same = len(differences) - len(parts)
-    found: PlanDifferenceWire = {"generation": generation, "against": other, "services": parts, "unchanged": same}
+    jobs = [line for line in find_job_differences(before, after) if not tenant or line["job"].startswith(f"{tenant}/")]
+    found: PlanDifferenceWire = {
+        "generation": generation, "against": other, "services": parts, "unchanged": same, "jobs": jobs,
+    }  # fmt: skip
     if not tenant:
         found["cost"] = {"before": _cost(before), "after": _cost(after)}
     return found

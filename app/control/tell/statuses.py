@@ -61,8 +61,8 @@ class StatusWriter:
     def write(self, database: Database, epoch: int, statements: Statements, specs: Specs) -> int:
         """Writes the statuses that are new, and returns how many there were.
 
-        `specs` are those that the statuses speak of. Objects without one are no longer declared, and one that somebody has
-        edited since waits for the cycle that reads it. Nothing is written under an epoch that is over.
+        `specs` are those that the statuses speak of. Objects without one are no longer declared, and an object that
+        was edited since waits for the cycle that reads it. Nothing is written under an epoch that is over.
         """
         self._known = {key: known for key, known in self._known.items() if key in statements}
         there = {key: (status.fingerprint, specs[key]) for key, status in statements.items() if key in specs}

@@ -1,4 +1,4 @@
-"""What a plan changes for a service, as the API spells it; known also where no database is."""
+"""What a plan changes for a service or a job, as the API spells it; known also where no database is."""
 
 from __future__ import annotations
 
@@ -33,3 +33,12 @@ class ServiceDifferenceWire(MovesWire):
     before: ServiceShapesWire
     after: ServiceShapesWire
     reasons: list[str]
+
+
+class JobDifferenceWire(TypedDict):
+    """What a plan changes for a job: where it runs, or that it does not."""
+
+    job: str
+    before: str
+    after: str
+    reason: str

@@ -103,15 +103,15 @@ def _list_own(name: str, old: _PlanView, new: _PlanView, causes: ChangeCauses) -
 def _explain_secondary(name: str, old: _PlanView, new: _PlanView, urgent: set[str], facts: ChangeFacts) -> str:
     """Returns why a service changes that itself needs nothing else."""
     given = [place for place in sorted(old.places(name)) if new.at[place][name] < old.at[place][name]]
-    takers = {place: _find_growing(place, name, old, new) for place in given}
-    pairs = [(other, place) for place, others in takers.items() for other in others]
-    if pairs:
-        shown = sorted(pairs, key=lambda pair: (pair[0] not in urgent, pair))[:NAMES_SHOWN]
-        return f"it makes room for {_join(f'{facts.hide(other)} on {place}' for other, place in shown)}"
+    takers = [(other, place) for place in given for other in _find_growing(place, name, old, new)]
+    pressing = [pair for pair in takers if pair[0] in urgent]
     emptied = [place for place in given if not new.at[place].total()]
-    if emptied:
+    if emptied and not pressing:
         saves = facts.costs is not None and facts.costs[1] < facts.costs[0]
         return f"it leaves {_join(emptied[:NAMES_SHOWN])} empty{facts.spell_costs() if saves else ''}"
+    if takers:
+        shown = sorted(pressing or takers)[:NAMES_SHOWN]
+        return f"it makes room for {_join(f'{facts.hide(other)} on {place}' for other, place in shown)}"
     changed = [
         (other, place)
         for place in sorted(old.places(name) & new.places(name))

@@ -101,3 +101,13 @@ def test_a_plan_states_the_price_of_gpus_apart_from_the_penalty_for_what_is_unse
         "the penalty for what is unserved is 1,000.00 (greedy)"
     )
     assert sentences[-1].startswith("unserved: shop/search, 5 a second: its reason is not known here")
+
+
+def test_who_leaves_a_gpu_empty_says_so_though_another_grows_where_it_leaves_too() -> None:
+    before = plan(line("s/a", 0), line("s/a", 1), line("s/b", 1), line("s/b", 2))
+    after = plan(line("s/a", 2), line("s/a", 3), line("s/b", 1, smPercent=50), line("s/b", 2))
+    reasons = {difference["service"]: difference["reasons"] for difference in find_differences(before, after)}
+    assert reasons["s/a"] == ["it leaves n/0 empty"]
+    pressed = plan(line("s/a", 2), line("s/a", 3), line("s/b", 1, ratePerSecond=90.0), line("s/b", 0), line("s/b", 2))
+    reasons = {difference["service"]: difference["reasons"] for difference in find_differences(before, pressed)}
+    assert reasons["s/a"] == ["it makes room for s/b on n/0"]
