@@ -146,7 +146,10 @@ class Planner:
             if self.store.epoch:
                 self._advance(lambda: look_at_fleet(self.store, self.loads))
         with self._answering:
-            return self._answer(self.loads.recent, began) if self.store.epoch else 0
+            generation = self._answer(self.loads.recent, began) if self.store.epoch else 0
+        if self.store.epoch:
+            self._announcer.tell_copies(self.store.epoch)
+        return generation
 
     def _answer(self, read: ReadLoads, began: float) -> int:
         def assign() -> None:

@@ -19,7 +19,7 @@ from app.control.domain.specs import down_seconds
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
 from app.control.rollout import Advance, RolloutState, advance, begin, restart_clocks
-from app.control.rollout.counts import CopyMarks, count_copies, find_unrouted
+from app.control.rollout.counts import CopyMarks, WaitingCopy, count_copies, find_waiting
 from app.control.rollout.declared_rules import read_rules
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
@@ -96,17 +96,17 @@ def take_rollout_step(
 class CopyLook:
     """Looks again and again at how many copies of services are planned, run and are routed to."""
 
-    _unrouted: Mapping[str, float] = field(default_factory=dict)  # by instance, since when
+    _waiting: Mapping[WaitingCopy, float] = field(default_factory=dict)  # since when
 
     def count(self, view: FleetView) -> Mapping[str, CopyCounts]:
         """Returns the counts of every declared service."""
         services = [item.full_name for item in view.declared if item.kind == "Service"]
         rollout, now = view.plan.rollout if view.plan else {}, view.at.timestamp()
-        self._unrouted = find_unrouted(self._unrouted, view.target, view.status, now)
+        self._waiting = find_waiting(self._waiting, view.target, view.status, now)
         marks = CopyMarks(
             frozenset(rollout.get("pending", ())),
             frozenset(rollout.get("suspects", ())),
-            {id_: now - since for id_, since in self._unrouted.items()},
+            {copy: now - since for copy, since in self._waiting.items()},
         )
         copies = count_copies(services, view.target, view.status, marks, down_seconds(policy_spec(view.declared)))
         metrics.show_copies(copies)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import CopyCounts, Desired, FleetStatus
@@ -14,21 +15,27 @@ from app.control.rollout.failing.falls import runs
 PROBE_SECONDS = 10.0  # after downSeconds: a report later
 
 
+WaitingCopy: TypeAlias = tuple[str, bool]  # the id of its instance, and whether it runs
+
+
 @dataclass(frozen=True, slots=True)
 class CopyMarks:
     """What is known of copies and services beside the reports of now."""
 
     pending: frozenset[str] = frozenset()  # instances that start
     suspects: frozenset[str] = frozenset()  # services that fail wherever they are started
-    unrouted: Mapping[str, float] = field(default_factory=dict)  # by instance: how long it has run without a request
+    waits: Mapping[WaitingCopy, float] = field(default_factory=dict)  # for how long it has got no requests
 
 
-def find_unrouted(before: Mapping[str, float], target: Desired, status: FleetStatus, now: float) -> dict[str, float]:
-    """Returns since when each planned copy runs and gets no requests, although its node is heard."""
+def find_waiting(
+    before: Mapping[WaitingCopy, float], target: Desired, status: FleetStatus, now: float
+) -> dict[WaitingCopy, float]:  # fmt: skip
+    """Returns since when each planned copy runs and gets no requests, or does not run, although its node is heard."""
     return {
-        instance.id: before.get(instance.id, now)
+        copy: before.get(copy, now)
         for node, instance in _list_copies(target)
-        if _is_heard(node, status) and runs(instance, node, status) and not serves(instance, node, status)
+        if _is_heard(node, status) and not serves(instance, node, status)
+        for copy in [(instance.id, runs(instance, node, status))]
     }
 
 
@@ -39,8 +46,7 @@ def count_copies(
     found = {name: CopyCounts(is_suspect=name in marks.suspects) for name in services}
     for node, instance in _list_copies(target):
         if counts := found.get(instance.owner):
-            is_late = marks.unrouted.get(instance.id, 0.0) >= down_seconds + PROBE_SECONDS
-            found[instance.owner] = _add_copy(counts, instance, node, status, marks, is_late)
+            found[instance.owner] = _add_copy(counts, instance, node, status, marks, down_seconds)
     return found
 
 
@@ -52,9 +58,11 @@ def _list_copies(target: Desired) -> Iterator[tuple[str, AssignedInstance]]:
 
 
 def _add_copy(
-    counts: CopyCounts, instance: AssignedInstance, node: str, status: FleetStatus, marks: CopyMarks, is_late: bool
-) -> CopyCounts:
+    counts: CopyCounts, instance: AssignedInstance, node: str, status: FleetStatus, marks: CopyMarks,
+    down_seconds: float,
+) -> CopyCounts:  # fmt: skip
     is_running = _is_heard(node, status) and runs(instance, node, status)
+    is_late = marks.waits.get((instance.id, is_running), 0.0) >= down_seconds + PROBE_SECONDS
     return replace(
         counts,
         planned=counts.planned + 1,
@@ -79,4 +87,6 @@ def _why_not(
     known = status.instances.get(instance.id)
     if known and known.reason and known.reason not in HARMLESS:
         return f"{name}: {known.reason}{f': {known.message}' if known.message else ''}"
-    return "" if instance.id in marks.pending or (known and known.rising) else f"{name} does not run"
+    # Between two reports a copy that is handed over, or has just been assigned, may be in neither.
+    is_starting = not is_late or instance.id in marks.pending or (known is not None and known.rising)
+    return "" if is_starting else f"{name} does not run"

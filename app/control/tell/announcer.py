@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from sqlalchemy import Connection
 
@@ -30,7 +31,7 @@ from app.control.tell.money import Addition, find_empty_nodes, find_releasable
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rental import RentalAdvisor
 from app.control.tell.slo import SloReader
-from app.control.tell.statuses import ObjectStatus, SkipVersions, StatusWriter, make_job_status
+from app.control.tell.statuses import ObjectStatus, SkipVersions, Specs, StatusWriter, make_job_status
 from app.control.tell.sums import PlanSums, add_up
 from app.manifests.model import JSON, Key, Kind
 from app.store.database import lease
@@ -65,6 +66,9 @@ class Announcer:
     skip: SkipVersions
     currency: str = ""  # of all prices
     copies: Mapping[str, CopyCounts] = field(default_factory=dict)  # by service, as of the last look at the fleet
+    _told: CycleFacts | None = None  # what the statuses say, of objects with these specs
+    _specs: Specs = field(default_factory=dict)
+    _telling: Lock = field(default_factory=Lock)  # steps of rollouts tell of copies while a cycle announces
     _answer: LastAnswer = field(default_factory=LastAnswer)
     _slos: SloReader = field(default_factory=SloReader)
     _limits: GatewayLimits = field(default_factory=GatewayLimits)
@@ -102,16 +106,26 @@ class Announcer:
         self._history.remember(announced, written.free)
         sums = self._sums = add_up(problem, outcome.plan, self._sums)
         facts = self._facts(announced, sums)
-        statuses = {
-            key: ObjectStatus(statements, copies_of(self.copies, key))
-            for key, statements in make_statements(facts).items()
-        } | written.jobs
         specs = {
             Key(Kind(declared.kind), declared.tenant, declared.name): declared.spec for declared in snapshot.declared
         }
-        self._statuses.write(self.database, epoch, statuses, specs)
+        with self._telling:
+            self._statuses.write(self.database, epoch, make_statuses(facts) | written.jobs, specs)
+            self._told, self._specs = facts, specs
         metrics.show_figures(make_figures(announced, facts, self._answer, written.free, written.held_per_hour, sums))
         return True
+
+    def tell_copies(self, epoch: int) -> None:
+        """Writes into services what the last look at the fleet has found of their copies, as far as it is news."""
+        if self._told is None or not self._telling.acquire(blocking=False):
+            return  # a cycle announces just now; the next step tells what it did not know
+        try:
+            known, self._told = self._told.copies, replace(self._told, copies=self.copies)
+            news = {name for name, counts in self.copies.items() if known.get(name) != counts}
+            if news:
+                self._statuses.write_some(self.database, epoch, make_statuses(self._told, news), self._specs)
+        finally:
+            self._telling.release()
 
     def _write(self, connection: Connection, announced: Announcement) -> AnnouncementResult | None:
         """Writes limits of gateways, releasable nodes, GPUs to rent and their events in one transaction.
@@ -170,10 +184,16 @@ class Announcer:
         )
 
 
-def copies_of(copies: Mapping[str, CopyCounts], key: Key) -> dict[str, JSON]:
-    """Returns the status field with the copies of a service."""
-    counts = copies.get(f"{key.tenant}/{key.name}") if key.kind is Kind.SERVICE else None
-    return {"copies": {"planned": counts.planned, "routed": counts.routed}} if counts else {}
+def make_statuses(facts: CycleFacts, services: Container[str] | None = None) -> dict[Key, ObjectStatus]:
+    """Returns the statuses of all services and tenants, or of these services alone."""
+    found = {}
+    for key, statements in make_statements(facts).items():
+        name = f"{key.tenant}/{key.name}" if key.kind is Kind.SERVICE else ""
+        if services is None or name in services:
+            counts = facts.copies.get(name)
+            copies: dict[str, JSON] = {"planned": counts.planned, "routed": counts.routed} if counts else {}
+            found[key] = ObjectStatus(statements, {"copies": copies} if counts else {})
+    return found
 
 
 def encode_money(free: Sequence[Releasable], rent: Addition | None, held_per_hour: float) -> MoneyOutlookWire:

@@ -19,8 +19,8 @@ def test_what_stays_is_no_change_and_all_else_is_told() -> None:
     waiting: Any = {"job": "s/waits", "reason": "no GPU has 4 GiB left", "relaxation": ""}
     before = plan(placed("s/same", 0), placed("s/moves", 1), placed("s/waits", 2), placed("s/ends", 3))
     after = plan(placed("s/same", 0), placed("s/moves", 2, 40.0), placed("s/new", 1), unplaced=(waiting,))
-    found = {line["job"]: (line["before"], line["after"], line["reason"]) for line in find_job_differences(before, after)}
-    assert found == {
+    found = find_job_differences(before, after)
+    assert {line["job"]: (line["before"], line["after"], line["reason"]) for line in found} == {
         "s/ends": ("n/3 with 60 %", "not in the plan", ""),
         "s/moves": ("n/1 with 60 %", "n/2 with 40 %", ""),
         "s/new": ("not in the plan", "n/1 with 60 %", ""),
