@@ -39,17 +39,20 @@ def why_job(problem: Problem, plan: Plan, name: str, now: datetime, facts: JobPr
         reason = "it is finished" if facts.phase == "finished" else f"it is {facts.phase}"
         return JobWhy(name, None, "", 0.0, None, reason, "", (f"{name} is not in this plan: {reason}",))
     placed = next((line for line in plan.jobs if line.job == name), None)
-    return _explain_placed(problem, plan, job, placed, now) if placed else _waiting(plan, job, facts.swapped_on)
+    return _explain_placed(problem, plan, job, placed, now, facts) if placed else _waiting(plan, job, facts.swapped_on)
 
 
-def _explain_placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: datetime) -> JobWhy:
+def _explain_placed(
+    problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: datetime, facts: JobProgress
+) -> JobWhy:  # fmt: skip
     node = problem.nodes[placed.node]
     units = "steps" if job.kind == "training" else "requests"
     speed = placed.units_per_second
     ends = now + timedelta(seconds=job.units / speed) if speed > 0 and job.units / speed < 1e9 else None
     where = f"{placed.node}/{','.join(str(gpu) for _, gpu in placed.places)} ({node.gpu_type})"
     share = f"whole GPUs, {placed.degree} of them" if placed.gpus else f"{placed.sm_percent} % of the SMs"
-    head = f"{job.name} runs on {where}, {share}, at {speed:.4g} {units} a second; {job.units:,.0f} are left"
+    runs = "runs" if facts.phase == "running" else f"is {facts.phase}, and is to run"
+    head = f"{job.name} {runs} on {where}, {share}, at {speed:.4g} {units} a second; {job.units:,.0f} are left"
     sentences = [
         f"{head}, to be done about {ends:%Y-%m-%d %H:%M} UTC" if ends else head,
         _why_there(problem, plan, placed),

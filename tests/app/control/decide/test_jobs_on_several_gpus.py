@@ -15,7 +15,7 @@ from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, JobProgress, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.jobs import queue_jobs
 from app.control.jobs.room import free_capacity, widest_free
@@ -86,7 +86,9 @@ def test_it_is_assigned_whole_gpus_that_are_set_for_it_and_explained() -> None:
     (line,) = [line for line in held[node].instances if line.job]
     assert (line.is_wide, line.sm_percent, line.preemptible) == (True, 100, True)
     assert {gpu.index for gpu in held[node].gpus} == {0, 1}
-    words = why_job(formulate(snapshot).problem, plan, TRAIN, NOON).sentences
+    problem = formulate(snapshot).problem
+    assert why_job(problem, plan, TRAIN, NOON).sentences[0].startswith("lab/train is queued, and is to run on")
+    words = why_job(problem, plan, TRAIN, NOON, JobProgress("running")).sentences
     assert f"lab/train runs on {node}/0,1 (big), whole GPUs, 2 of them, at 3 steps a second" in words[0]
     assert "at 4 an hour" in words[1]
 
