@@ -13,13 +13,13 @@ SUFFIXES = {".yaml", ".yml", ".json"}
 LIMIT_BYTES = 64 * 2**20  # beyond any limit of the server: nothing bigger is worth reading
 
 
-def read(given: Iterable[str], *, recursive: bool = False) -> list[tuple[str, str]]:
-    """Name and text of each file; folders give their manifests in the order of their names."""
+def read(given: Iterable[str], *, recursive: bool = False, allow_empty: bool = False) -> list[tuple[str, str]]:
+    """Name and text of each file; folders, which may be empty where that is allowed, in the order of their names."""
     files: list[tuple[str, str]] = []
     stdin_read = False
     size = 0
     for word in given:
-        for name, path in paths(word, recursive=recursive):
+        for name, path in paths(word, recursive=recursive, allow_empty=allow_empty):
             if path is None and stdin_read:
                 raise Failed("stdin (-) can be given only once")
             stdin_read = stdin_read or path is None
@@ -31,7 +31,7 @@ def read(given: Iterable[str], *, recursive: bool = False) -> list[tuple[str, st
     return files
 
 
-def paths(word: str, *, recursive: bool) -> Iterator[tuple[str, Path | None]]:
+def paths(word: str, *, recursive: bool, allow_empty: bool = False) -> Iterator[tuple[str, Path | None]]:
     """Name and path of each file that a word of -f means; stdin has no path."""
     if word == "-":
         yield "stdin", None
@@ -49,7 +49,7 @@ def paths(word: str, *, recursive: bool) -> Iterator[tuple[str, Path | None]]:
         for entry in (path.rglob("*") if recursive else path.iterdir())
         if entry.suffix in SUFFIXES and entry.is_file()
     )
-    if not found:
+    if not found and not allow_empty:
         deeper = "" if recursive else " (-R goes into folders below it)"
         raise Failed(f"the folder {word} has no .yaml, .yml or .json file{deeper}")
     for entry in found:

@@ -8,7 +8,6 @@ from fastapi import Query, Request
 from msgspec import Meta
 from sqlalchemy import Connection
 
-from app.api import selectors
 from app.api.bodies import manifests
 from app.api.change_events import record_changes
 from app.api.replies import Reply, TypedRouter
@@ -18,11 +17,13 @@ from app.manifests.diff import diff
 from app.manifests.drafts import describe_draft
 from app.manifests.model import STORED, Free, Kind
 from app.manifests.shipped_templates import find_unfit
+from app.problem import HttpProblem
 from app.store.world.objects import StoredObject
 from app.world.admission import find_not_startable
 from app.world.carried import find_uncarried
 from app.world.decisions import Action, ObjectDecision
-from app.world.declare import Prune, declare
+from app.world.declare import declare
+from app.world.sets import name_set
 
 router = TypedRouter(prefix="/api/v1", tags=["apply"])
 
@@ -66,19 +67,23 @@ def apply(
     by: By,
     body: Body,
     dry: DryRun = False,
-    prune: Annotated[bool, Query(description="Delete objects that the files leave out")] = False,
-    prune_selector: Annotated[
-        str, Query(alias="pruneSelector", max_length=2000, description="Labels of the objects that may be pruned")
+    set_name: Annotated[
+        str, Query(alias="set", max_length=200, description="Name of the set that the objects join, by a label")
     ] = "",
+    prune: Annotated[bool, Query(description="Delete what the set has and the body leaves out; needs set")] = False,
+    allow_empty: Annotated[
+        bool, Query(alias="allowEmpty", description="Let an empty list of files prune all objects of the set")
+    ] = False,
 ) -> Reply[AppliedWire]:
-    wanted = manifests(request, body)
-    terms = selectors.parse(prune_selector)
-    pruned = Prune(terms.has, terms.lacks) if prune else None
+    applied_as = name_set(by.principal, set_name, prune=prune) if set_name else None
+    if applied_as is None and prune:
+        raise HttpProblem("bad-request", "prune deletes what left a set: name the set, set=NAME")
+    wanted = manifests(request, body, allow_empty=prune and allow_empty)
     settings = context(request).settings
 
     def write(connection: Connection) -> Reply[AppliedWire]:
         done = declare(
-            connection, by, wanted, dry_run=dry, prune=pruned, currency=settings.currency,
+            connection, by, wanted, dry_run=dry, applied_as=applied_as, currency=settings.currency,
             most_objects=settings.tenant_objects,
         )  # fmt: skip
         record_changes(connection, done.decisions, dry_run=dry)

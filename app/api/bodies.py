@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from fastapi import Request
@@ -19,6 +20,7 @@ from app.worker.places import WorkersBusy
 from app.world.consistent import dangling, foreign, invalid
 
 FILES = "application/vnd.gpuwright.files+json"
+NO_FILES = re.compile(rb'\s*\{\s*"files"\s*:\s*\[\s*\]\s*\}\s*')
 MERGE_PATCH = "application/merge-patch+json"
 MEDIA: dict[str, Media] = {
     "application/json": "json",
@@ -28,12 +30,14 @@ MEDIA: dict[str, Media] = {
 }
 
 
-def manifests(request: Request, body: bytes) -> list[Manifest]:
-    """Returns the manifests of an apply."""
+def manifests(request: Request, body: bytes, *, allow_empty: bool = False) -> list[Manifest]:
+    """Returns the manifests of an apply; there must be one, unless an empty list of files is allowed."""
     given = media_type(request)
     media = "files" if given == FILES else MEDIA.get(given)
     if media is None:
         raise _refuse_media(given, [*MEDIA, FILES])
+    if allow_empty and media == "files" and NO_FILES.fullmatch(body):
+        return []
     return _parse(request, body, media, API, None)
 
 

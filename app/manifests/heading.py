@@ -11,7 +11,8 @@ from app.manifests.model import API_VERSION, JSON, STORED, TENANTED, Key, Kind
 from app.manifests.tally import FaultTally
 from app.manifests.words import LABEL, WORD
 
-MAX_LABELS = 64
+SET_LABEL = "gpuwright.io/set"  # of what was applied as a set
+MAX_LABELS = 64  # beside that one
 
 FIELDS = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name", "tenant", "labels")
@@ -131,7 +132,7 @@ def _labels(labels: JSON, called: str, tally: FaultTally) -> dict[str, str]:
     if not isinstance(labels, dict):
         tally.add(called, at, f"{quote(labels)} is not a mapping", "a mapping of strings", labels)
         return {}
-    if len(labels) > MAX_LABELS:
+    if len(labels) - (SET_LABEL in labels) > MAX_LABELS:
         tally.add(called, at, f"there are {len(labels)} labels", f"at most {MAX_LABELS}")
         return {}
     right: dict[str, str] = {}

@@ -16,13 +16,13 @@ from app.manifests.validate import validate
 from app.problem import HttpProblem
 from app.store.database import clock, versions
 from app.store.world import objects
-from app.store.world.objects import Selection, StoredObject
+from app.store.world.objects import StoredObject
 from app.world import allowance, consequences, consistent, occupants
 from app.world.consistent import invalid
 from app.world.decisions import Action, ObjectDecision, decide, deletions
+from app.world.sets import ObjectSet, join_set, left_out
 from app.world.write import Actor, write
 
-PRUNE_PAGE = 1000
 ANY_VERSION = 0  # expected of an object that must exist, at any version
 NO_VERSION = -1  # expected where no object may be yet
 
@@ -35,14 +35,6 @@ class Declaration:
     resource_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Prune:
-    """Deletion of what a declaration leaves out, of the (kind, tenant) pairs that it names, narrowed by labels."""
-
-    has: Sequence[str] = ()
-    lacks: Sequence[str] = ()
-
-
 def declare(
     connection: Connection,
     actor: Actor,
@@ -50,7 +42,7 @@ def declare(
     *,
     dry_run: bool = False,
     expected: int | None = None,
-    prune: Prune | None = None,
+    applied_as: ObjectSet | None = None,
     currency: str = "",
     most_objects: int = 0,
 ) -> Declaration:
@@ -65,9 +57,11 @@ def declare(
     current = objects.get_many(connection, (manifest.key for manifest in manifests))
     if expected is not None:
         _check_unchanged(expected, manifests[0].key, current)
+    if applied_as is not None:
+        manifests = join_set(manifests, current, applied_as)
     decisions = decide(manifests, current, clock.now(connection))
-    if prune is not None:
-        decisions += deletions(_left_out(connection, manifests, prune))
+    if applied_as is not None and applied_as.prune:
+        decisions += deletions(left_out(connection, actor.principal, manifests, applied_as))
     if most_objects:
         _refuse_too_many(connection, decisions, most_objects)
     return _carry_out(connection, actor, decisions, latest, dry_run, {m.key: m.document for m in manifests}, currency)
@@ -180,18 +174,6 @@ def _refuse_too_many(connection: Connection, decisions: Sequence[ObjectDecision]
                 f"tenant {tenant} would have {total:,} services and jobs, and may have {most:,}; delete some first, "
                 "or have the operator raise GPUWRIGHT_TENANT_OBJECTS",
             )
-
-
-def _left_out(connection: Connection, manifests: Sequence[Manifest], prune: Prune) -> list[StoredObject]:
-    named = {manifest.key for manifest in manifests}
-    left_out: list[StoredObject] = []
-    for kind, tenant in sorted({(manifest.kind, manifest.tenant) for manifest in manifests}):
-        selection = Selection(kind, tenant, has=prune.has, lacks=prune.lacks)
-        after = ("", "")
-        while page := objects.page(connection, selection, after, PRUNE_PAGE):
-            left_out += [stored for stored in page if stored.key not in named]
-            after = (page[-1].tenant, page[-1].name)
-    return left_out
 
 
 def merge_patch(wire: Free, change: Mapping[str, JSON], key: Key) -> Manifest:

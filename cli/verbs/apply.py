@@ -20,7 +20,7 @@ EPILOG = """\
 Examples:
   gpuwright apply -f fleet.yaml
   gpuwright apply -f fleet/ --dry-run          what the server would do, without doing it
-  gpuwright apply -f shop/ --prune --yes       also delete what the files' tenants and kinds no longer name
+  gpuwright apply -f shop/ --set shop --prune  also delete what was applied as this set and is no longer in the files
   gpuwright get service shop/search -o yaml | gpuwright apply -f -
 """
 COLOUR = {"created": "green", "updated": "yellow", "deleted": "red", "unchanged": "dim"}
@@ -30,32 +30,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser)
     parser.add_argument("--dry-run", action="store_true", help="let the server check and answer, but store nothing")
-    add_prune_arguments(parser)
+    add_set_arguments(parser)
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask before --prune deletes")
     parser.add_argument("-o", "--output", choices=("name", "json", "yaml"), help="instead of one line for each object")
     add_connection_arguments(parser)
 
 
-def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--prune` and `--prune-selector`, as apply and diff have them."""
+def add_set_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--set`, `--prune` and `--allow-empty`, as apply and diff have them."""
+    parser.add_argument("--set", metavar="NAME", help="apply as this set: label the objects gpuwright.io/set=NAME")
+    parser.add_argument("--prune", action="store_true", help="delete what the set has and the files lack; needs --set")
     parser.add_argument(
-        "--prune",
-        action="store_true",
-        help="delete objects of the files' kinds and tenants that the files lack",
-    )
-    parser.add_argument(
-        "--prune-selector", metavar="LABELS", help="prune only objects with these labels: a=b,c!=d,e,!f"
+        "--allow-empty", action="store_true", help="let --prune delete the whole set, if no file is left"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    files = sources.read(args.files, recursive=args.recursive)
+    files = read_files(args)
     if args.prune and not (args.dry_run or args.yes):
         ask_to_prune(submit(args, files, dry_run=True))
     answer = submit(args, files, dry_run=args.dry_run)
     if not print_data(answer, args.output):
         report(answer, names_only=args.output == "name")
     return exits.OK
+
+
+def read_files(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Returns name and text of each file; without those that are empty, where `--allow-empty` lets them be."""
+    if args.prune and not args.set:
+        raise Failed("--prune deletes what left a set; name the set: --set NAME")
+    if args.allow_empty and not args.prune:
+        raise Failed("--allow-empty is for --prune: give both")
+    files = sources.read(args.files, recursive=args.recursive, allow_empty=args.allow_empty)
+    return [(name, text) for name, text in files if text.strip()] if args.allow_empty else files
 
 
 def ask_to_prune(answer: Mapping[str, Any]) -> None:
@@ -68,13 +75,12 @@ def ask_to_prune(answer: Mapping[str, Any]) -> None:
 
 def submit(args: argparse.Namespace, files: Sequence[tuple[str, str]], *, dry_run: bool) -> dict[str, Any]:
     """Sends the files as one request and returns the server's answer."""
-    if args.prune_selector and not args.prune:
-        raise Failed("--prune-selector narrows --prune: give both")
     body = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
     query = {
         "dryRun": dry_run or None,
+        "set": args.set,
         "prune": args.prune or None,
-        "pruneSelector": args.prune_selector,
+        "allowEmpty": args.allow_empty or None,
     }
     with ApiClient(resolve(args)) as client:
         answer = client.send("POST", "/api/v1/apply", query, body.encode(), FILES_MEDIA).json()

@@ -7,19 +7,19 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cli import exits, sources
+from cli import exits
 from cli.arguments import add_connection_arguments, add_file_arguments
 from cli.exits import Failed
 from cli.kinds import label
 from cli.output import colour, plain, print_data
-from cli.verbs.apply import add_prune_arguments, submit, warn
+from cli.verbs.apply import add_set_arguments, read_files, submit, warn
 
 EPILOG = """\
 Exit codes: 0 no difference, 1 differences, 2 any error.
 
 Examples:
   gpuwright diff -f fleet/
-  gpuwright diff -f shop.yaml --prune || echo "the world is not as shop.yaml says"
+  gpuwright diff -f shop/ --set shop --prune || echo "the world is not as shop/ says"
 """
 SIGNS = {"created": ("+", "green"), "deleted": ("-", "red"), "updated": ("~", "yellow")}
 
@@ -27,15 +27,14 @@ SIGNS = {"created": ("+", "green"), "deleted": ("-", "red"), "updated": ("~", "y
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser)
-    add_prune_arguments(parser)
+    add_set_arguments(parser)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     add_connection_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        files = sources.read(args.files, recursive=args.recursive)
-        answer = submit(args, files, dry_run=True)
+        answer = submit(args, read_files(args), dry_run=True)
     except Failed as failure:  # 1 means differences here, so that every error is 2
         raise Failed(failure.message, exits.BAD_INPUT, failure.particulars) from failure
     changed = [change for change in answer["changes"] if change["action"] != "unchanged"]

@@ -56,7 +56,7 @@ def list_verbs(tokens: Sequence[str]) -> list[ChangingVerb]:
         ChangingVerb(("delete", "node"), GOOD_NODES, BAD_NODES, ("--force", "--yes")),
         ChangingVerb(("delete", "-f", "-", "--yes"), OLD_MANIFESTS, (*GONE_MANIFESTS, *BAD_MANIFESTS), (), True),
         ChangingVerb(("apply", "-f", "-"), NEW_MANIFESTS, BAD_MANIFESTS, (), True),
-        ChangingVerb(("apply", "--prune", "--yes", "-f", "-"), NEW_MANIFESTS, BAD_MANIFESTS, (), True),
+        ChangingVerb(("apply", "--set", "old", "--prune", "--yes", "-f", "-"), NEW_MANIFESTS, BAD_MANIFESTS, (), True),
         ChangingVerb(("edit", "service"), (), BAD_SERVICES),
         ChangingVerb(("token", "revoke"), tokens, ("nosuch", "no such")),
         ChangingVerb(("token", "create", "--scope", "viewer", "--tenant"), (), ("no tenant", "Shop")),
@@ -89,7 +89,7 @@ def draw_commands(verbs: Sequence[ChangingVerb]) -> st.SearchStrategy[TriedComma
 @pytest.mark.slow
 def test_a_verb_that_fails_has_changed_nothing(run: Run) -> None:
     everything = WORLD + NODES + "".join(service(name) for name in ("a", "b", "c"))
-    assert run("apply", "-f", "-", stdin=everything).code == 0
+    assert run("apply", "--set", "old", "-f", "-", stdin=everything).code == 0
     made = [run("token", "create", "--scope", "viewer", "-o", "json") for _ in range(2)]
     tokens = [json.loads(one.out)["id"] for one in made]
     assert run("cordon", "node-2").code == run("reclaim", "node-3", "--in", "1h").code == 0

@@ -42,7 +42,7 @@ def declared(world: Run) -> Run:
 
 
 def test_colour_is_for_terminals_that_want_it(declared: Run, server: RunningServer) -> None:
-    words = ("apply", "--prune", "--prune-selector", "no=such", "--dry-run", "-f", "/dev/null")
+    words = ("apply", "--dry-run", "-f", "/dev/null")
     assert "\x1b[31mgpuwright:\x1b[0m" in on_a_terminal(server, *words)[1]
     assert "\x1b" not in on_a_terminal(server, *words, NO_COLOR="1")[1]
     assert "\x1b" not in on_a_terminal(server, *words, TERM="dumb")[1]

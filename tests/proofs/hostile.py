@@ -34,7 +34,7 @@ VALUES = [
     "lab", "services", "services,jobs", "eyJhIjoxfQ==", "W10", "bnVsbA", "WyIiLCIiLDFd", "%27", "%5B%5D",
 ]  # fmt: skip
 QUERIES = [
-    "limit", "cursor", "tenant", "labelSelector", "fieldSelector", "dryRun", "prune", "pruneSelector", "kinds",
+    "limit", "cursor", "tenant", "labelSelector", "fieldSelector", "dryRun", "prune", "set", "allowEmpty", "kinds",
     "after", "resourceVersion", "waitSeconds", "minutes", "x",
 ]  # fmt: skip
 MEDIA = [

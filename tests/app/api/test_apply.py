@@ -84,18 +84,6 @@ def test_a_fault_says_in_which_file_and_document_it_is(server: RunningServer) ->
     assert fault["suggestion"] == "Tenant"
 
 
-def test_prune_deletes_what_the_files_leave_out_and_only_where_asked(server: RunningServer) -> None:
-    kept, left_out = manifest("Tenant", "kept", {}, set="p"), manifest("Tenant", "left-out", {}, set="p")
-    outside = manifest("Tenant", "outside", {})
-    server.request("POST", "/api/v1/apply", [kept, left_out, outside])
-    server.request("POST", "/api/v1/apply", [kept])
-    assert server.request("GET", "/api/v1/tenants/left-out").status == 200
-    reply = server.request("POST", "/api/v1/apply?prune=true&pruneSelector=set%3Dp", [kept])
-    actions = {change["name"]: change["action"] for change in reply.json["changes"]}
-    assert actions == {"kept": "unchanged", "left-out": "deleted"}
-    assert server.request("GET", "/api/v1/tenants/outside").status == 200
-
-
 def test_conditions_of_before_are_no_warnings_of_a_change(server: RunningServer) -> None:
     server.request("PUT", "/api/v1/services/shop/good", service("good", "shop"))
     database = Database(server.database_url, pool_size=1)

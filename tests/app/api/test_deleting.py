@@ -53,12 +53,12 @@ def test_a_node_on_which_something_runs_is_not_deleted_and_that_is_named(server:
     assert "it is being drained, so wait until it is empty" in delete(server, "busy").json["detail"]
 
 
-def test_a_declaration_that_leaves_an_occupied_node_out_does_not_prune_it(server: RunningServer) -> None:
+def test_a_set_that_leaves_an_occupied_node_out_does_not_prune_it(server: RunningServer) -> None:
     occupied(server, "unlisted")
     labelled = node("unlisted")
-    labelled["metadata"]["labels"] = {"rack": "r1"}
+    labelled["metadata"]["labels"] = {"gpuwright.io/set": "racks"}
     assert server.request("PUT", "/api/v1/nodes/unlisted", labelled).status == 200
-    pruned = server.request("POST", "/api/v1/apply?prune=true&pruneSelector=rack%3Dr1", [node("node-1")])
+    pruned = server.request("POST", "/api/v1/apply?prune=true&set=racks", [node("node-1")])
     assert pruned.status == 409, pruned.text
     assert "unlisted" in pruned.json["detail"]
 

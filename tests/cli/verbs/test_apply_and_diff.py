@@ -57,12 +57,20 @@ def test_what_get_prints_apply_takes_back_unchanged(world: Run) -> None:
         assert len(again.lines) >= 5
 
 
-def test_prune_deletes_what_the_files_no_longer_name(world: Run) -> None:
-    world("apply", "-f", "-", stdin=service("c1", tenant="pruned") + service("c2", tenant="pruned", labels="{k: v}"))
-    kept = world("apply", "--prune", "--prune-selector", "k=other", "-f", "-", stdin=service("c1", tenant="pruned"))
-    assert kept.lines == ["service/pruned/c1 unchanged"]
-    gone = world("apply", "--prune", "--yes", "-f", "-", stdin=service("c1", tenant="pruned"))
-    assert set(gone.lines) == {"service/pruned/c1 unchanged", "service/pruned/c2 deleted"}
+def test_prune_deletes_what_a_set_no_longer_has(world: Run, tmp_path: Path) -> None:
+    both, first = service("c1", tenant="pruned") + service("c2", tenant="pruned"), service("c1", tenant="pruned")
+    unnamed = world("apply", "--prune", "-f", "-", stdin=first)
+    assert unnamed.code == 2 and "name the set: --set NAME" in unnamed.err
+    world("apply", "--set", "s", "-f", "-", stdin=both)
+    assert world("diff", "--set", "s", "--prune", "-f", "-", stdin=first).lines[0] == (
+        "- service/pruned/c2 would be deleted"
+    )
+    gone = world("apply", "--set", "s", "--prune", "--yes", "-f", "-", stdin=first)
+    assert gone.lines == ["service/pruned/c1 unchanged", "service/pruned/c2 deleted"]
+    whole = ("apply", "--set", "s", "--prune", "--yes", "-f")
+    assert world(*whole, str(tmp_path)).code == world(*whole, "-").code == 2
+    assert world(*whole, str(tmp_path), "--allow-empty").lines == ["service/pruned/c1 deleted"]
+    assert world(*whole, "-", "--allow-empty").lines == []
 
 
 def test_diff_shows_fields_and_says_by_its_exit_code_whether_there_are_any(world: Run) -> None:

@@ -69,11 +69,11 @@ def test_delete_by_name_and_what_is_gone_is_exit_code_1(world: Run) -> None:
 
 @pytest.mark.slow
 def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(world: Run) -> None:
-    world("apply", "-f", "-", stdin=service("safe"))
+    world("apply", "--set", "safe", "-f", "-", stdin=service("safe"))
     for words in (("service", "shop/safe"), ("node", "node-1", "--force")):
         done = world("delete", *words)
         assert (done.code, done.out) == (2, "") and "give --yes" in done.err
-    pruned = world("apply", "--prune", "-f", "-", stdin=service("other"))
+    pruned = world("apply", "--set", "safe", "--prune", "-f", "-", stdin=service("other"))
     assert (pruned.code, pruned.out) == (2, "") and "give --yes" in pruned.err
     assert world("get", "service", "shop/safe").code == world("get", "node", "node-1").code == 0
 

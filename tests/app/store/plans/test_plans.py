@@ -21,7 +21,7 @@ from app.store.database.database import Database
 from app.store.world import audit, change_counts, changes, idempotency, objects, references
 from app.store.world.objects import Selection
 from app.world import declare
-from app.world.declare import Prune
+from app.world.sets import ObjectSet
 from app.world.write import Actor
 from tests.support.postgres import DatabaseServer
 from tests.support.world import gpu_type, manifest, model, profile, service
@@ -148,11 +148,11 @@ def exercise(database: Database) -> None:
     database.read(lambda c: tokens.list_live_of(c, "person:7/console"))
     database.read(lambda c: tokens.page(c, "t7", 101))
     declared = world_of(3, "planned")
-    database.write(lambda c: declare.declare(c, ACTOR, declared))
+    database.write(lambda c: declare.declare(c, ACTOR, declared, applied_as=ObjectSet("s")))
     narrower = [m for m in declared if m.kind is Kind.MODEL]
     narrower[0] = replace(narrower[0], spec={**narrower[0].spec, "tenants": ["planned"]})
     database.write(lambda c: declare.declare(c, ACTOR, narrower))
-    database.write(lambda c: declare.declare(c, ACTOR, declared[:4], prune=Prune()))
+    database.write(lambda c: declare.declare(c, ACTOR, declared[:4], applied_as=ObjectSet("s", prune=True)))
     database.write(lambda c: declare.delete(c, ACTOR, declared[3].key))
     tenant = validate([Document("t", manifest("Tenant", "tenant-x", {}))])[0]
     database.write(lambda c: declare.declare(c, ACTOR, tenant))

@@ -1,0 +1,91 @@
+"""Sets of declared objects: what is applied as a set carries its name as a label, and pruning deletes what left it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from app.access import AccessVerb, Principal, reach, require
+from app.manifests.faults import ManifestFault, quote
+from app.manifests.heading import SET_LABEL
+from app.manifests.model import STORED, Key, Manifest
+from app.manifests.words import LABEL
+from app.problem import HttpProblem
+from app.store.world import objects
+from app.store.world.objects import Selection, StoredObject
+from app.world.consistent import invalid
+
+LONGEST_LABEL = 63
+PAGE = 1000
+MOST_NAMED = 10  # objects in a refusal
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSet:
+    """The set that manifests are applied as. `label` is the value of its objects' label."""
+
+    label: str
+    prune: bool = False  # delete what carries the label and is not among the manifests
+
+
+def name_set(principal: Principal, name: str, *, prune: bool = False) -> ObjectSet:
+    """Returns the set that this caller calls `name`. A tenant's name is before its own, so no other set is touched."""
+    label = f"{principal.tenant}.{name}" if principal.tenant else name
+    if not re.fullmatch(LABEL, name) or len(label) > LONGEST_LABEL:
+        allowed = f"1..{LONGEST_LABEL - len(label) + len(name)} characters a-z, 0-9 and -, not beginning or ending in -"
+        raise HttpProblem("bad-request", f"set {quote(name)} is not allowed: {allowed}")
+    return ObjectSet(label, prune)
+
+
+def join_set(manifests: Sequence[Manifest], current: Mapping[Key, StoredObject], joined: ObjectSet) -> list[Manifest]:
+    """Returns the manifests with the label of the set; refuses those that another set has."""
+    faults = [
+        ManifestFault(
+            f"{manifest.document} {manifest.key}", f"metadata.labels.{SET_LABEL}",
+            f"{quote(written)} is another set than the one it is applied as", f"{joined.label}, or leave the label out",
+            written,
+        )
+        for manifest in manifests
+        if (written := manifest.labels.get(SET_LABEL, joined.label)) != joined.label
+    ]  # fmt: skip
+    if faults:
+        raise invalid(faults)
+    elsewhere = [
+        f"{key} of set {stored.labels[SET_LABEL]}"
+        for key, stored in current.items()
+        if stored.labels.get(SET_LABEL, joined.label) != joined.label
+    ]
+    if elsewhere:
+        more = f" and {len(elsewhere) - MOST_NAMED} more" if len(elsewhere) > MOST_NAMED else ""
+        raise HttpProblem(
+            "conflict",
+            f"another set has {', '.join(elsewhere[:MOST_NAMED])}{more}; to move an object, apply it once without "
+            "a set, which takes it out of its own",
+        )
+    return [replace(manifest, labels={**manifest.labels, SET_LABEL: joined.label}) for manifest in manifests]
+
+
+def left_out(
+    connection: Connection, principal: Principal, manifests: Sequence[Manifest], pruned: ObjectSet
+) -> list[StoredObject]:
+    """Returns the objects of the set that are not among the manifests; refuses if the caller may not delete one."""
+    named = {manifest.key for manifest in manifests}
+    found = [stored for stored in _list_members(connection, principal, pruned) if stored.key not in named]
+    for stored in found:
+        require(principal, stored.kind, AccessVerb.WRITE, stored.tenant)
+    return found
+
+
+def _list_members(connection: Connection, principal: Principal, pruned: ObjectSet) -> Iterator[StoredObject]:
+    for kind in STORED:
+        if principal.tenant and reach(principal, kind, AccessVerb.WRITE) is None:
+            continue  # whatever carries the label there was labelled by others
+        tenant = principal.tenant if kind.tenanted else ""
+        selection = Selection(kind, tenant, has=(f"label:{SET_LABEL}={pruned.label}",))
+        after = ("", "")
+        while page := objects.page(connection, selection, after, PAGE):
+            yield from page
+            after = (page[-1].tenant, page[-1].name)

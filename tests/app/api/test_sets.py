@@ -1,0 +1,157 @@
+"""Sets: what is applied under a name, and what pruning it deletes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.server import Reply, RunningServer
+from tests.support.soak import scaled
+from tests.support.world import gpu_type, manifest, service
+
+LABEL = "gpuwright.io/set"
+FILES = {"Content-Type": "application/vnd.gpuwright.files+json"}
+
+
+def apply(server: RunningServer, query: str, wanted: Sequence[Mapping[str, Any]], token: str | None = None) -> Reply:
+    files = [{"name": f"{number}.json", "text": json.dumps(one)} for number, one in enumerate(wanted)]
+    return server.request("POST", f"/api/v1/apply?{query}", json.dumps({"files": files}), headers=FILES, token=token)
+
+
+def actions(reply: Reply) -> dict[str, str]:
+    assert reply.status == 200, reply.text
+    return {change["name"]: change["action"] for change in reply.json["changes"]}
+
+
+def test_prune_deletes_what_left_the_set_of_any_kind_and_nothing_else(server: RunningServer) -> None:
+    tenants = [manifest("Tenant", name, {}) for name in ("kept", "left-out")]
+    assert apply(server, "set=p", [*tenants, gpu_type("left-too")]).status == 200
+    assert apply(server, "set=q", [manifest("Tenant", "of-another", {})]).status == 200
+    assert apply(server, "", [manifest("Tenant", "of-none", {})]).status == 200
+    told = apply(server, "set=p&prune=true&dryRun=true", tenants[:1])
+    assert actions(told) == {"kept": "unchanged", "left-out": "deleted", "left-too": "deleted"}
+    assert server.request("GET", "/api/v1/tenants/left-out").json["metadata"]["labels"] == {LABEL: "p"}
+    assert actions(apply(server, "set=p&prune=true", tenants[:1])) == actions(told)
+    assert server.request("GET", "/api/v1/tenants/left-out").status == 404
+    for name in ("kept", "of-another", "of-none"):
+        assert server.request("GET", f"/api/v1/tenants/{name}").status == 200
+
+
+def test_an_object_has_one_set_and_leaves_it_by_an_apply_without_one(server: RunningServer) -> None:
+    mine = manifest("Tenant", "moved", {})
+    assert apply(server, "set=from", [mine]).status == 200
+    refused = apply(server, "set=to", [mine])
+    assert refused.status == 409 and "Tenant moved of set from" in refused.json["detail"]
+    assert actions(apply(server, "", [mine])) == {"moved": "updated"}
+    assert actions(apply(server, "set=to", [mine])) == {"moved": "updated"}
+    contradicting = apply(server, "set=to", [manifest("Tenant", "said", {}, **{LABEL: "other"})])
+    (fault,) = contradicting.json["faults"]
+    assert (contradicting.status, fault["value"]) == (422, "other") and fault["document"] == "0.json#1 Tenant said"
+
+
+@pytest.mark.parametrize("query", ["prune=true", "set=a.b", "set=A", f"set={'a' * 64}", "set=p&prune=true"])
+def test_a_set_without_a_name_or_without_a_file_is_not_pruned(server: RunningServer, query: str) -> None:
+    assert apply(server, query, []).status in (400, 422)
+    assert actions(apply(server, "set=none&prune=true&allowEmpty=true", [])) == {}
+
+
+KEYS = [
+    ("Tenant", "", "pt1"), ("Tenant", "", "pt2"), ("GpuType", "", "pg1"), ("GpuType", "", "pg2"),
+    ("Service", "shop", "ps1"), ("Service", "shop", "ps2"), ("Service", "lab", "ps1"),
+]  # fmt: skip
+PATHS = {"Tenant": "tenants", "GpuType": "gputypes", "Service": "services"}
+SPECS = {
+    "Tenant": {},
+    "GpuType": gpu_type()["spec"],
+    "Service": service("any", "shop")["spec"],
+}  # fmt: skip
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """An apply by somebody."""
+
+    by: str  # a scope, or the tenant operator's tenant
+    name: str
+    keys: list[Key]
+    prune: bool
+    dry_run: bool
+
+
+@dataclass
+class Declared:
+    """What must be stored: the set of each object, empty for none."""
+
+    sets: dict[Key, str] = field(default_factory=dict)
+
+    def apply(self, step: Step) -> bool:
+        """Returns whether the step is allowed, after it was taken."""
+        label = f"{step.by}.{step.name}" if step.by == "shop" and step.name else step.name
+        wanted = set(step.keys)
+        pruned = {key for key, of in self.sets.items() if step.prune and of == label and key not in wanted}
+        if step.by == "operator" and any(kind == "Tenant" for kind, *_ in wanted | pruned):
+            return False
+        if step.by == "shop" and any((kind, tenant) != ("Service", "shop") for kind, tenant, _ in wanted):
+            return False
+        if label and any(self.sets.get(key, "") not in ("", label) for key in wanted):
+            return False
+        if not step.dry_run:
+            self.sets = {key: of for key, of in self.sets.items() if key not in pruned} | dict.fromkeys(wanted, label)
+        return True
+
+
+def draw_steps() -> st.SearchStrategy[list[Step]]:
+    keys = st.lists(st.sampled_from(KEYS), unique=True, max_size=4)
+    by = st.sampled_from(["admin", "admin", "operator", "shop"])
+    name = st.sampled_from(["", "x", "y"])
+    drawn = st.tuples(by, name, keys, st.booleans(), st.sampled_from([False, False, True]))
+    kept = drawn.filter(lambda step: bool(step[2] or (step[1] and step[3])))
+    return st.lists(kept.map(lambda s: Step(s[0], s[1], s[2], s[3] and bool(s[1]), s[4])), min_size=2, max_size=8)
+
+
+@pytest.mark.slow
+def test_only_objects_of_the_set_are_pruned_whoever_applies_whatever(server: RunningServer) -> None:
+    tokens = {
+        "admin": server.admin_token,
+        "operator": server.token("operator"),
+        "shop": server.token("operator", tenant="shop"),
+    }
+
+    def look() -> dict[Key, tuple[str, int]]:
+        found = {}
+        for kind, path in PATHS.items():
+            for one in server.request("GET", f"/api/v1/{path}").json["items"]:
+                metadata = one["metadata"]
+                key = (kind, metadata.get("tenant", ""), metadata["name"])
+                if key in KEYS:
+                    found[key] = (metadata["labels"].get(LABEL, ""), metadata["resourceVersion"])
+        return found
+
+    @settings(max_examples=scaled(300, 25, 5), deadline=None, suppress_health_check=list(HealthCheck))
+    @given(draw_steps())
+    def check(steps: list[Step]) -> None:
+        declared, before = Declared(), look()
+        for kind, tenant, name in before:
+            server.request("DELETE", "/api/v1/" + "/".join(filter(None, (PATHS[kind], tenant, name))))
+        before = {}
+        for step in steps:
+            wanted = [manifest(kind, name, SPECS[kind], tenant) for kind, tenant, name in step.keys]
+            flags = {"prune": step.prune, "allowEmpty": step.prune, "dryRun": step.dry_run}
+            query = "&".join([f"set={step.name}"] * bool(step.name) + [f"{k}=true" for k, on in flags.items() if on])
+            earlier = dict(declared.sets)
+            reply = apply(server, query, wanted, tokens[step.by])
+            assert (reply.status == 200) is declared.apply(step), (step, reply.text)
+            after = look()
+            assert {key: of for key, (of, _) in after.items()} == declared.sets, step
+            touched = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+            assert touched <= set(step.keys) | {key for key in earlier if key not in declared.sets}
+            before = after
+
+    check()
