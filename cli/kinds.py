@@ -39,7 +39,7 @@ def kind_of(word: str) -> Kind:
         return found
     # Short forms are left out, and far words: pods are not policies, nor events tenants.
     near = get_close_matches(word.lower(), [known for known in WORDS if len(known) > 3], n=1, cutoff=0.7)
-    meant = f"; did you mean {near[0]}?" if near else ""
+    meant = f"; did you mean {near[0]}?" if near else "; a kind comes before a name" if "/" in word else ""
     known = ", ".join(f"{kind.plural} ({SHORT[kind]})" for kind in STORED)
     raise Failed(f"unknown kind {word!r}{meant}", particulars=[f"kinds: {known}"])
 

@@ -14,6 +14,7 @@ ELSEWHERE = {  # the option without which the hint does not fit a verb, and the 
     "--watch": ("--server", "changes are shown by: gpuwright watch"),
     "-w": ("--server", "changes are shown by: gpuwright watch"),
     "--filename": ("--file", "files are given by: -f FILE"),
+    "--service": ("--chart", "services stand apart with: --by service"),
     "--without-node": ("--lose-node", "did you mean --lose-node?"),
 }
 
@@ -22,7 +23,7 @@ def explain_option(words: Sequence[str], known: Collection[str]) -> str:
     """Returns what the first unknown option of the words may have meant, to be added to a message; empty: nothing."""
     unknown = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
     if not unknown:
-        return ""
+        return f"; did you mean --against {words[0]}?" if "--against" in known and words[0].isdecimal() else ""
     needed, hint = ELSEWHERE.get(unknown, ("", ""))
     if needed in known:
         return f"; {hint}"

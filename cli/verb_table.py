@@ -155,16 +155,18 @@ class Parser(argparse.ArgumentParser):
         self._words: list[str] = []
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            from difflib import get_close_matches
+        if action.choices is None or value in action.choices:
+            return
+        from difflib import get_close_matches
 
-            near = get_close_matches(str(value), [str(choice) for choice in action.choices or ()], n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise argparse.ArgumentError(action, f"{error.message}{meant}") from None
+        known = [str(choice) for choice in action.choices]
+        near = get_close_matches(str(value), known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        option = action if action.option_strings else None
+        raise argparse.ArgumentError(option, f"{value!r} is not known; allowed: {', '.join(known)}{meant}")
 
     def error(self, message: str) -> NoReturn:
+        message = message.replace("the following arguments are required:", "missing:")
         file = next((word for word in self._words if word.endswith(FILE_ENDINGS)), "")
         if file and f"{NO_FILE}/--file" in message:
             message += f"; did you mean {NO_FILE} {file}?"
@@ -178,7 +180,7 @@ class Parser(argparse.ArgumentParser):
             from cli.options_elsewhere import explain_option
 
             known = [name for name, action in self._option_string_actions.items() if action.help != argparse.SUPPRESS]
-            self.error(f"unrecognized arguments: {' '.join(extra)}{explain_option(extra, known)}")
+            self.error(f"not understood: {' '.join(extra)}{explain_option(extra, known)}")
         return found, extra
 
 

@@ -33,6 +33,8 @@ def read_names(first: str, others: Sequence[str]) -> list[tuple[Kind, str]]:
 
 def split_name(kind: Kind, text: str, tenant: str) -> tuple[str, str]:
     """Tenant and name of `shop/search` or `search`; the tenant may stay unknown (empty)."""
+    if "," in text:
+        raise Failed(f"{text!r} is not a name; several names have spaces between them: {text.replace(',', ' ')}")
     if not kind.tenanted:
         if "/" in text:
             raise Failed(f"{kind} {text!r}: objects of this kind have no tenant; use the name alone")
@@ -95,7 +97,7 @@ def find_near(client: ApiClient, kinds: Sequence[Kind], text: str) -> str:
             for item in page["items"]:
                 name, tenant = item["metadata"]["name"], item["metadata"].get("tenant", "")
                 known[f"{tenant}/{name}" if "/" in text else name] = f"{tenant}/{name}".lstrip("/")
-    near = get_close_matches(text, known, n=1, cutoff=0.75)
+    near = get_close_matches(text, known, n=1, cutoff=0.75) or sorted(name for name in known if name.startswith(text))
     return known[near[0]] if near else ""
 
 

@@ -88,15 +88,18 @@ def entries(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _explain_nothing(args: argparse.Namespace) -> str:
-    """Returns that there are no entries; where an action was named, which ones the newest entries have."""
-    if not args.verb:
+    """Returns that there are no entries; where an action or a token was named, which ones the newest entries have."""
+    asked = [("action", args.verb, "verb"), ("token", args.by, "principal")]
+    wanted = next(((what, value, field) for what, value, field in asked if value), None)
+    if wanted is None:
         return "no entries found"
+    what, value, field = wanted
     with ApiClient(resolve(args)) as client:
         newest = client.get("/api/v1/audit", {"limit": LARGEST_PAGE})["items"]
-    known = sorted({str(entry["verb"]) for entry in newest})
-    if args.verb in known:
-        return f"no entries of the action {args.verb} fit the other filters"
-    return f"no entry of the action {args.verb!r} was found; the newest entries have: {', '.join(known) or 'none'}"
+    known = sorted({str(entry[field]) for entry in newest})
+    if value in known:
+        return f"no entries of the {what} {value} fit the other filters"
+    return f"no entry of the {what} {value!r} was found; the newest entries have: {', '.join(known) or 'none'}"
 
 
 def _object_of(entry: Mapping[str, Any]) -> str:

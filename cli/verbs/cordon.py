@@ -92,6 +92,8 @@ DONE = {
 
 def read_place(place: str) -> tuple[str, int | None]:
     """Returns the node, and the GPU if it is one."""
+    if "," in place:
+        raise Failed(f"{place!r} is not a node or GPU; several have spaces between them: {place.replace(',', ' ')}")
     node, slash, gpu = place.partition("/")
     if not node or (slash and not gpu.isdecimal()):
         raise Failed(f"{place!r} is not a node or GPU: use NODE or NODE/INDEX, like node-7/2")

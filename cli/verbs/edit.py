@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -115,7 +116,10 @@ def writable(item: dict[str, Any]) -> dict[str, Any]:
 
 def call_editor(path: Path) -> None:
     """Open the user's editor and wait; Failed when it cannot be started or says that it failed."""
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not chosen and not sys.stdin.isatty():
+        raise Failed("there is no terminal for an editor: set EDITOR to a program that needs none, or apply a file")
+    command = chosen or "vi"
     try:
         done = subprocess.run([*shlex.split(command), str(path)], check=False)
     except (OSError, ValueError) as error:

@@ -122,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
 def _add_tenant(client: ApiClient, text: str) -> str:
     """`search=80ms` as `shop/search=80ms`: of the context's tenant, or of the only service of that name."""
     name, equals, value = text.partition("=")
+    if "," in value:
+        raise Failed(f"{text!r} is not understood: give the option once for each service")
     if "/" in name or not name:
         return text
     found = find(client, Kind.SERVICE, name)["metadata"]

@@ -54,6 +54,16 @@ WORDS = [  # a command line, and what its answer has to say
     ("config use-context prod", "did you mean contexts?"),
     ("completion zhs", "did you mean zsh?"),
     ("aplly -f x.yaml", "did you mean apply?"),
+    ("drain node-1,node-2", "several have spaces between them: node-1 node-2"),
+    ("drain nod", "did you mean node-1?"),
+    ("get service search,rank", "several names have spaces between them"),
+    ("explain node node-1/0", "gpuwright explain node node-1, which tells of each of its GPUs"),
+    ("plan diff 1 2", "did you mean --against 2?"),
+    ("plan list", "'list' is not known; allowed: history, show"),
+    ("report slo --service shop/search", "services stand apart with: --by service"),
+    ("what-if --rate shop/search=x2,shop/rank=x2", "give the option once for each service"),
+    ("watch shop/search", "a kind comes before a name"),
+    ("wait service shop/search", "missing: --for"),
     ("rollout restart service/x", "use: gpuwright plan history"),
 ]
 FILES = [  # a manifest on standard input, and what its answer has to say
@@ -98,6 +108,6 @@ def test_what_is_typed_by_mistake_is_answered_with_what_to_type(run: Run, declar
 @pytest.mark.slow
 def test_an_action_that_no_entry_has_is_answered_with_those_that_entries_have(run: Run, declared: str) -> None:
     assert run("apply", "-f", "-", stdin=declared).code == 0
-    assert (
-        "no entry of the action 'drop' was found; the newest entries have: create" in run("audit", "--verb", "drop").err
-    )
+    missing = "no entry of the {} was found; the newest entries have: "
+    assert missing.format("action 'drop'") + "create" in run("audit", "--verb", "drop").err
+    assert missing.format("token 'nobody'") in run("audit", "--by", "nobody").err

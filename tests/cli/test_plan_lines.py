@@ -49,5 +49,5 @@ def test_at_most_ten_are_listed_and_a_rollout_that_has_ended_waits_for_nothing()
 def test_what_is_held_back_of_the_whole_plan_is_no_service_without_a_name() -> None:
     shapes = {"instances": 0, "shapes": [], "unservedPerSecond": 0.0}
     held = {"service": "", "words": "0 -> 0 instances", "before": shapes, "after": shapes, "reasons": ["held back"]}
-    found = list(differences({"generation": 2, "against": 1, "services": [held], "unchanged": 3}))
+    found = list(differences({"generation": 2, "against": 1, "services": [held], "unchanged": 3, "jobs": []}))
     assert found[1:] == ["  the plan: held back", "3 services are as before"]

@@ -94,7 +94,7 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     both = ("--rates", "x.csv", "--load", "wave")
     assert "not allowed with argument --rates" in refused(capsys, "-f", fleet, *both)
     assert "give one of the two" in refused(capsys, "-f", fleet, "--no-comparison", "--out", str(tmp_path / "out"))
-    assert "invalid choice: 'calm'" in refused(capsys, "-f", fleet, "--load", "calm")
+    assert "'calm' is not known" in refused(capsys, "-f", fleet, "--load", "calm")
     (tmp_path / "file").touch()
     assert f"cannot write to the folder {fleet}/out" in refused(capsys, "-f", fleet, "--out", f"{fleet}/out")
     (tmp_path / "latin.csv").write_bytes(b"\xef\xbb\xbfseconds,service,ratePerSecond\n0,caf\xe9,1\n")
@@ -117,7 +117,7 @@ def test_a_truth_that_cannot_be_is_refused(fleet: str, tmp_path: Path, capsys: p
     assert "--profiles measured needs --truth" in refused(capsys, "-f", fleet, "--profiles", "measured")
     assert "--truth-seed 3 needs --truth made or measured" in refused(capsys, "-f", fleet, "--truth-seed", "3")
     assert "--data needs --truth measured" in refused(capsys, "-f", fleet, "--truth", "made", "--data", str(tmp_path))
-    assert "invalid choice: 'mine'" in refused(capsys, "-f", fleet, "--truth", "mine")
+    assert "'mine' is not known" in refused(capsys, "-f", fleet, "--truth", "mine")
 
 
 def test_language_models_have_the_planners_truth_alone(capsys: pytest.CaptureFixture[str]) -> None:
