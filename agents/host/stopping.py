@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+# For a copy that others end: Kubernetes' controllers may be away for a minute, as after a restart of its API server.
+SUCCESSOR_SECONDS = 120.0
 TERM_SECONDS = 10.0  # after SIGTERM, or its template's drain time if that is longer
 
 

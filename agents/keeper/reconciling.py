@@ -9,6 +9,7 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.fits import GpuRules, Shortfall
+from agents.host.stopping import SUCCESSOR_SECONDS
 from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
 from agents.keeper.decide import CopyDecision, HeldStart, NodeConstraints, WantedInstance, decide
 from agents.keeper.exits import DONE, FAILED, JobExits
@@ -19,8 +20,6 @@ from agents.keeper.ports import PortMemory, free_port
 from agents.keeper.room import excess_sm_percent
 from agents.keeper.steps import Steps
 from agents.seams.device import GpuDevice
-
-SUCCESSOR_PART = 0.5  # of its time to drain, in which a copy that others end waits for its successor
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +131,8 @@ class Reconciler:
         """Returns whether a copy that somebody else ends must stop now: what is left of its time it needs to drain."""
         if copy.called_away_at is None:
             return False
-        filled = self._filler.filled(copy)
-        return not copy.served or filled is None or now - copy.called_away_at > SUCCESSOR_PART * filled.drain_seconds
+        is_late = now - copy.called_away_at > SUCCESSOR_SECONDS
+        return is_late or not copy.served or self._filler.filled(copy) is None
 
     def _swap(self, wanted: Sequence[WantedInstance], decision: CopyDecision, now: float) -> None:
         """Records which jobs move to host memory, and which return from there as they are assigned now."""

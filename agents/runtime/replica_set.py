@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agents.host.stopping import TERM_SECONDS
+from agents.host.stopping import SUCCESSOR_SECONDS, TERM_SECONDS
 from agents.kubernetes.api import Object
 from agents.kubernetes.names import CONTAINER, COPY, GATE, GPU, HASH, NODE, PART, TAINT, hash_copy, name_holder
 from agents.runtime import Launch
@@ -108,6 +108,7 @@ def _write_copy(launch: Launch, settings: PodSettings) -> Object:
     volumes = [_begin_at_root(volume, mount, settings.roots) for volume, mount in _list_volumes(launch)]
     filled = launch.filled
     saves = filled.checkpoint_seconds if filled.checkpoint_signal or filled.checkpoint_command else 0.0
+    ending = _stay_seconds(launch) + filled.drain_seconds + saves + TERM_SECONDS
     pod = _write_pod(settings, [_write_container(launch, settings, volumes)])
     if filled.confined and filled.confined.user is not None:
         pod["securityContext"] |= {"runAsUser": filled.confined.user, "runAsGroup": filled.confined.user}
@@ -116,7 +117,7 @@ def _write_copy(launch: Launch, settings: PodSettings) -> Object:
         "readinessGates": [{"conditionType": GATE}],
         # A copy that were the first process of its namespace would not end by SIGTERM, nor stop itself, by default.
         "shareProcessNamespace": True,
-        "terminationGracePeriodSeconds": int(filled.drain_seconds + saves + TERM_SECONDS) + 1,
+        "terminationGracePeriodSeconds": int(ending) + 1,
         "volumes": [volume for volume, _ in volumes],
     }
 
@@ -137,10 +138,15 @@ def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[
     if launch.port:
         port = confined.port if confined and confined.port else launch.port
         container["ports"] = [{"name": "serves", "containerPort": port}]
-    if launch.filled.drain_seconds and launch.port:
-        # Others may delete the pod without asking us: meanwhile the agent takes it out of the routes.
-        container["lifecycle"] = {"preStop": {"sleep": {"seconds": max(1, int(launch.filled.drain_seconds))}}}
+    if stays := _stay_seconds(launch):
+        # Others may delete the pod without asking us: it serves until its successor does, and then drains.
+        container["lifecycle"] = {"preStop": {"sleep": {"seconds": int(stays + launch.filled.drain_seconds)}}}
     return container
+
+
+def _stay_seconds(launch: Launch) -> float:
+    """Returns how long a pod that somebody deletes stays for its successor to come up beside it."""
+    return SUCCESSOR_SECONDS if launch.filled.drain_seconds and launch.port else 0.0
 
 
 def _escape(text: str) -> str:
