@@ -15,6 +15,7 @@ from cli.arguments import add_connection_arguments, add_kind_argument, completes
 from cli.exits import Failed
 from cli.kinds import label
 from cli.output import plain
+from cli.patience import waiting
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.following import follow
@@ -58,26 +59,36 @@ def run(args: argparse.Namespace) -> int:
     if len(targets) != 1:
         raise Failed(f"wait takes one object, KIND NAME or KIND/NAME, not {len(targets)}")
     kind, args.name = targets[0]
-    deadline = time.monotonic() + args.timeout
-    absence_ends = args.wanted not in ("create", "delete")
     with ApiClient(resolve(args)) as client:
         tenant, name = split_name(kind, args.name, client.connection.tenant)
         _refuse_unknown_condition(args.wanted, kind)
-        while True:
-            item, version = _now(client, kind, tenant, name)
-            if item is None and absence_ends:
-                raise absent(client, kind, args.name)
+        with waiting(f"{kind} {args.name}: waiting for {args.wanted}"):
+            tenant, item = _await(client, args, kind, (tenant, name), holds)
+    return _done(args, kind, item, tenant, name)
+
+
+def _await(
+    client: ApiClient, args: argparse.Namespace, kind: Kind, owned: tuple[str, str], holds: Test
+) -> tuple[str, Mapping[str, Any] | None]:  # fmt: skip
+    """Returns the tenant and the object once it is as wanted."""
+    deadline = time.monotonic() + args.timeout
+    absence_ends = args.wanted not in ("create", "delete")
+    tenant, name = owned
+    while True:
+        item, version = _now(client, kind, tenant, name)
+        if item is None and absence_ends:
+            raise absent(client, kind, args.name)
+        if holds(item):
+            return tenant, item
+        tenant = item["metadata"].get("tenant", "") if item else tenant
+        for item in _versions(client, kind, tenant, name, version, deadline):
             if holds(item):
-                return _done(args, kind, item, tenant, name)
-            tenant = item["metadata"].get("tenant", "") if item else tenant
-            for item in _versions(client, kind, tenant, name, version, deadline):
-                if holds(item):
-                    return _done(args, kind, item, tenant, name)
-                if item is None and absence_ends:
-                    raise Failed(f"{kind} {args.name} was deleted while waiting for {args.wanted}", exits.NO)
-            if time.monotonic() >= deadline:
-                what = f"{kind} {args.name}: {args.wanted} did not hold within {args.timeout} s"
-                raise Failed(f"{what}; it is {state(args.wanted, item)}", exits.NO)
+                return tenant, item
+            if item is None and absence_ends:
+                raise Failed(f"{kind} {args.name} was deleted while waiting for {args.wanted}", exits.NO)
+        if time.monotonic() >= deadline:
+            what = f"{kind} {args.name}: {args.wanted} did not hold within {args.timeout} s"
+            raise Failed(f"{what}; it is {state(args.wanted, item)}", exits.NO)
 
 
 def _refuse_unknown_condition(wanted: str, kind: Kind) -> None:
@@ -185,5 +196,9 @@ def state(wanted: str, item: Mapping[str, Any] | None) -> str:
         return "not there"
     path, _, value = wanted.partition("=")
     if path == "condition":
-        return condition(item, value.partition("=")[0])
+        name = value.partition("=")[0]
+        found = condition(item, name)
+        known = item.get("status", {}).get("conditions", []) if found != "Unknown" else ()
+        message = next((entry["message"] for entry in known if entry["type"] == name), "")
+        return f"{found}: {plain(message)}" if message else found
     return "still there" if wanted == "delete" else json.dumps(read_value(item, path))
