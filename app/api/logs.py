@@ -67,7 +67,7 @@ async def service_logs(
 ) -> Reply[LogListWire]:
     """The last lines of each instance or, with `after`, what was printed since. Nodes keep 2 MiB at most of each."""
     require(who, Kind.SERVICE, AccessVerb.READ, tenant)
-    return await _logs(ctx, Key(Kind.SERVICE, tenant, name), after, wait_seconds)
+    return answer(await read_logs(ctx, Key(Kind.SERVICE, tenant, name), after, wait_seconds))
 
 
 @router.get("/logs/jobs/{tenant}/{name}", summary="What a job prints")
@@ -76,7 +76,7 @@ async def job_logs(
 ) -> Reply[LogListWire]:
     """The last lines of its newest process or, with `after`, what was printed since, also by the processes after it."""
     require(who, Kind.JOB, AccessVerb.READ, tenant)
-    return await _logs(ctx, Key(Kind.JOB, tenant, name), after, wait_seconds)
+    return answer(await read_logs(ctx, Key(Kind.JOB, tenant, name), after, wait_seconds))
 
 
 @router.post(
@@ -94,12 +94,12 @@ async def take_logs(request: Request, who: Who, name: Annotated[str, Path(max_le
     return Response(status_code=204)
 
 
-async def _logs(ctx: Context, key: Key, after: str, seconds: float) -> Reply[LogListWire]:
-    """Answers a reader, by connections and threads of requests: the nodes' own are left to what nodes send."""
+async def read_logs(ctx: Context, key: Key, after: str = "", seconds: float = 0.0) -> LogListWire:
+    """Returns what copies print, by connections and threads of requests: the nodes' own are left to what nodes send."""
     places = _places(after)
     found = await run_in_threadpool(ctx.database.read, lambda connection: _instances(connection, key))
     if not found:
-        return answer({"kind": "LogList", "items": [], "after": ""})
+        return {"kind": "LogList", "items": [], "after": ""}
     wanted = [
         (line.node, LogWanted(secrets.token_hex(ID_BYTES), line.instance, places.get(line.instance, ""), seconds))
         for line in found
@@ -119,7 +119,7 @@ async def _logs(ctx: Context, key: Key, after: str, seconds: float) -> Reply[Log
         parts = await _await_answers(ctx, ids, seconds)
     finally:
         await run_in_threadpool(ctx.database.write, lambda connection: log_requests.remove(connection, ids))
-    return answer({"kind": "LogList", "items": [_item(part) for part in parts], "after": _spell_places(parts)})
+    return {"kind": "LogList", "items": [_item(part) for part in parts], "after": _spell_places(parts)}
 
 
 async def _await_answers(ctx: Context, ids: Sequence[str], seconds: float) -> list[LogPart]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from app.api.plans.plan_wire import PlanWire
 from app.api.plans.plans import PlanDifferenceWire
-from app.console.links import job_link, node_link, plan_link, service_link
+from app.console.links import job_link, node_link, plan_link, service_link, what_if_link
 from app.console.plan_page import EFFECTS, LABELS
 from app.console.wording import count, money, number
 from solvers.planning.plan_fields import held_gpus, spell_changes
@@ -37,6 +37,7 @@ class Confirmation:
     affected: Sequence[AffectedLine] = ()
     fields: Mapping[str, str] = field(default_factory=dict)  # sent along, hidden
     message: str = ""  # the reason, if the visitor has given it
+    what_if: str = ""  # the address of the question what it would cost; empty where nothing is asked
 
 
 def confirm_plan(
@@ -108,6 +109,7 @@ def confirm_drain(
             if value
         },
         message=message,
+        what_if=what_if_link(node=node) if gpu is None else "",
     )
 
 

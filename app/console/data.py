@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 
 import msgspec
 from sqlalchemy import Connection
@@ -15,12 +16,13 @@ from app.api.answers import overview
 from app.api.answers.overview import OverviewServiceWire
 from app.api.plans import plan_wire
 from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire
+from app.console.late_runs import LateRun, find_late_run
 from app.console.money import Money, summarize_money
 from app.nodes.detail import NodeDetail
 from app.nodes.running import OwnedCopy, owners_of, running, running_of_tenant
 from app.store.database import clock, lease
 from app.store.database.lease import Lease
-from app.store.fleet import assignments, fleet_map, node_state
+from app.store.fleet import assignments, fleet_map, late_minutes, node_state
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
 from app.store.money import packed_minutes, report_queries
@@ -34,6 +36,7 @@ EVENTS_WITHIN = timedelta(hours=1)
 MOST_TROUBLES = 500  # warnings and alarms
 MOST_INFO = 100  # other events
 RECENT_PLANS = 20  # in which the last bound is searched
+MOST_LATE = 20  # late services of which it is found out since when
 MINUTES = timedelta(minutes=5)
 
 
@@ -44,6 +47,7 @@ class ConsoleData:
     at: datetime
     tenant: str = ""  # who looks; empty: sees everything
     services: list[OverviewServiceWire] = field(default_factory=list)
+    late: Mapping[str, LateRun] = field(default_factory=dict)  # by service: since when it has been late
     nodes: list[MapNode] = field(default_factory=list)
     memory_gib: dict[str, float] = field(default_factory=dict)  # by GPU type
     plan: PlanHeadWire | None = None  # the one in force, else the newest
@@ -83,6 +87,7 @@ def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> Cons
         nodes=_read_tenant_nodes(connection, data.body) if tenant else fleet_map.nodes(connection),
         memory_gib=fleet_map.memory_gib(connection),
         events=_events(connection, data.at, tenant),
+        late=read_late_runs(connection, [service for service in data.services if _is_late(service)]),
     )
     if tenant:
         return data
@@ -116,6 +121,19 @@ def read_copies(connection: Connection, tenant: str, name: str) -> Sequence[Owne
     owners = owners_of(detail, msgspec.json.decode(assigned[1], type=Assignment) if assigned else None)
     found = running_of_tenant(detail, owners, tenant) if tenant else running(detail, owners)
     return found["copies"] if found else ()
+
+
+def read_late_runs(connection: Connection, services: Sequence[OverviewServiceWire]) -> dict[str, LateRun]:
+    """Returns since when services have been late, those that were lately; of many the ones that burn most."""
+    worst = sorted(services, key=lambda service: -(service["burnRate"] or 0.0))[:MOST_LATE]
+    promised = {service["service"]: service["percentile"] for service in worst}
+    spans = sorted(late_minutes.read_answered_spans(connection, list(promised)), key=lambda span: span.service)
+    found = {name: find_late_run(own, promised[name]) for name, own in groupby(spans, lambda span: span.service)}
+    return {name: run for name, run in found.items() if run is not None}
+
+
+def _is_late(service: OverviewServiceWire) -> bool:
+    return service["attained"] is not None and service["attained"] * 100 < service["percentile"]
 
 
 def read_money(connection: Connection, who: Principal, at: datetime, currency: str) -> Money:

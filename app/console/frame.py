@@ -52,13 +52,17 @@ class PageFrame:
     @property
     def navigation(self) -> list[tuple[NavigationEntry, bool]]:
         """Returns the entries, each with whether the page belongs to it."""
-        shown = [entry for entry in NAVIGATION if entry.path not in self.refused]
+        shown = [entry for entry in NAVIGATION if self.shows(entry.path)]
         return [(entry, entry.holds(self.path)) for entry in shown]
 
     @property
     def zones(self) -> list[str]:
         """Returns the time zones to choose from."""
         return list(dict.fromkeys((self.zone, *OFTEN_CHOSEN)))
+
+    def shows(self, path: str) -> bool:
+        """Returns whether the reader's token may see the page at this address."""
+        return path not in self.refused
 
     def local(self, moment: datetime) -> datetime:
         return moment.astimezone(zone_of(self.zone))

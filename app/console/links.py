@@ -40,6 +40,16 @@ def subject_link(kind: str, name: str) -> str:
     return ""
 
 
+def audit_link(kind: str, name: str) -> str:
+    """Returns the address of what was done to an object, and by whom."""
+    return f"/audit?{urlencode({'kind': kind, 'name': name}, safe='/')}"
+
+
+def what_if_link(**fields: str) -> str:
+    """Returns the address of a what-if whose form is filled in."""
+    return f"/what-if?{urlencode(fields, safe='/')}"
+
+
 def sign_in_link(back: str) -> str:
     """Returns the address of the form that leads back to this address."""
     return SIGN_IN if back == "/" else f"{SIGN_IN}?{urlencode({'to': back}, safe='/')}"

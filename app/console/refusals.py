@@ -20,7 +20,7 @@ from app.http.lanes import lane_of_scope
 from app.problem import HttpProblem
 
 # The noun that the audit names, by the first part of a path; the other parts give verb and name.
-KINDS = {"plans": Noun.PLAN, "nodes": Noun.CORDON, "what-if": Noun.WHAT_IF}
+KINDS = {"plans": Noun.PLAN, "nodes": Noun.CORDON, "what-if": Noun.WHAT_IF, "audit": Noun.AUDIT}
 LONGEST_NAME = 63
 
 

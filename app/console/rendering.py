@@ -48,7 +48,7 @@ def templates() -> Environment:
         "service_link": links.service_link, "node_link": links.node_link, "plan_link": links.plan_link,
         "job_link": links.job_link,
     }  # fmt: skip
-    made.globals |= {"address": address, "subject_link": links.subject_link}
+    made.globals |= {"address": address, "subject_link": links.subject_link, "audit_link": links.audit_link}
     return made
 
 

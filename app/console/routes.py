@@ -7,9 +7,11 @@ from fastapi import APIRouter, FastAPI
 from app.console import door, provider_door, refusals
 from app.console.pages import (
     audit,
+    edit,
     events,
     fleet,
     jobs,
+    logs,
     money,
     node,
     node_actions,
@@ -22,7 +24,8 @@ from app.console.pages import (
 )
 
 PAGES = (
-    fleet, node, node_actions, services, service, plans, plan, plan_actions, money, events, audit, jobs, what_if,
+    fleet, node, node_actions, services, service, plans, plan, plan_actions, money, events, audit, edit, jobs, logs,
+    what_if,
 )  # fmt: skip
 ROUTERS: tuple[APIRouter, ...] = (door.router, provider_door.router, *(page.router for page in PAGES))
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from app.console.data import ConsoleData
 from app.console.fleet import FleetPicture
+from app.console.late_runs import LateRun
 from app.console.links import job_link, node_link, plan_link, service_link
 from app.console.page_request import ServicesQuery
 from app.console.services import ServiceRow
@@ -46,34 +47,34 @@ class TroubleLine:
 def find_troubles(data: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
     """Returns alarms before warnings."""
     found = [
-        *_list_unserved(rows),
+        *_list_unserved(data, rows),
         *_fleet(fleet),
         *_planner(data),
-        *_late(rows),
+        *_late(data, rows),
         *_list_unplaced(data),
         *_list_without_saves(data),
     ]
     return sorted(found, key=lambda line: line.severity != "alarm")
 
 
-def _list_unserved(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
+def _list_unserved(data: ConsoleData, rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     short = [row for row in rows if row.state == "unserved"]
     if short:
         short.sort(key=lambda row: (-row.unserved, row.name))
         lost = sum(row.unserved for row in short)
         text = f"{count(len(short), 'service is', 'services are')} not fully served"
         text += f", {number(lost)} requests a second short" if lost else ""
-        yield _write_line("alarm", text, ServicesQuery(state="unserved").url(), _services(short))
+        yield _write_line("alarm", text, ServicesQuery(state="unserved").url(), _services(data, short))
 
 
-def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
+def _late(data: ConsoleData, rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     late = [row for row in rows if row.state == "late"]
     if late:
         late.sort(key=lambda row: -(row.burn or 0.0))
         burning = [row for row in late if (row.burn or 0.0) >= ALARM_BURN_RATE]
         text = f"{count(len(late), 'service is', 'services are')} below the SLO in the last 30 minutes"
         link = ServicesQuery(state="late").url()
-        yield _write_line("alarm" if burning else "warning", text, link, _services(late))
+        yield _write_line("alarm" if burning else "warning", text, link, _services(data, late))
 
 
 def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
@@ -144,8 +145,16 @@ def _list_unplaced(data: ConsoleData) -> Iterator[TroubleLine]:
         yield _write_line("warning", f"{count(len(waiting), 'job has', 'jobs have')} no place", "/jobs", waiting)
 
 
-def _services(rows: Sequence[ServiceRow]) -> list[TroubleSubject]:
-    return [TroubleSubject(row.name, service_link(row.name)) for row in rows]
+def _services(data: ConsoleData, rows: Sequence[ServiceRow]) -> list[TroubleSubject]:
+    """Returns the services, each with how long it has been below its SLO."""
+    since = {name: _spell_run(run, data.at) for name, run in data.late.items()}
+    return [TroubleSubject(row.name, service_link(row.name), since.get(row.name, "")) for row in rows]
+
+
+def _spell_run(run: LateRun, now: datetime) -> str:
+    if run.is_over:
+        return f"late until {age((now - run.ends).total_seconds())} ago"
+    return f"late for {age((now - run.begins).total_seconds())}"
 
 
 def _write_line(severity: str, text: str, link: str, subjects: Sequence[TroubleSubject]) -> TroubleLine:

@@ -62,7 +62,7 @@ def day_and_clock(moment: datetime) -> str:
 def sentence(text: str) -> str:
     """Returns a message as a sentence; a name at its beginning, such as shop/search, stays as it is."""
     first = text.split(" ", 1)[0]
-    return f"{text if '/' in first else text[:1].upper() + text[1:]}." if text else ""
+    return f"{text if '/' in first else text[:1].upper() + text[1:]}".removesuffix(".") + "." if text else ""
 
 
 def words(reason: str) -> str:

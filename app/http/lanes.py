@@ -38,6 +38,7 @@ ASSIGNMENT = RequestLane("assignment", node=True, long=True)
 PROFILING = RequestLane("profiling", node=True)
 PRINTED = RequestLane("printed", node=True)
 LOGS = RequestLane("logs", long=True)
+LOGS_PAGE = RequestLane("logs-page", body_limit=4 * KIB, long=True, page=True)
 ENDPOINTS = RequestLane("endpoints", long=True)
 COUNTS = RequestLane("counts", body_limit=2 * MIB, node=True)
 HEAVY = RequestLane("heavy", heavy=True)
@@ -72,6 +73,7 @@ _BY_PATH = {
 
 _HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/", "/api/v1/reports")
 _ASKING = re.compile(r"/services/[^/]+/[^/]+/(?:explain|price)")
+_PRINTED_PAGE = re.compile(r"/(?:services|jobs)/[^/]+/[^/]+/logs")
 _PAGE = re.compile(r"/(?:(?:services|nodes|plans|money|events|audit|jobs|what-if|sign-out|time-zone)(?:/.*)?)?")
 
 
@@ -99,6 +101,8 @@ def lane_of(method: str, path: str) -> RequestLane:
         return JOIN
     if path.startswith("/console/"):
         return PROBE
+    if _PRINTED_PAGE.fullmatch(path):
+        return LOGS_PAGE
     if _PAGE.fullmatch(path):
         return QUESTION if (method, path) == ("POST", "/what-if") or _ASKING.fullmatch(path) else CONSOLE
     if method == "GET" and path.startswith(_HEAVY):

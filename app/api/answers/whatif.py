@@ -48,7 +48,7 @@ class WhatIfRequest(BaseModel):
         list[str], Field(alias="addGpu", max_length=50, description="a100-sxm4-80gb=4: four more GPUs")
     ] = []
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
-    rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
+    rate: Annotated[list[str], Field(max_length=1000, description="shop/search=x2, or =500")] = []
     risk: Annotated[
         list[str], Field(max_length=100, description="0.02: the Policy's risk; shop/search=0.02: a service's")
     ] = []

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, require
 from app.api.requests import Ctx
+from app.console.edits import is_edit
 from app.console.links import subject_link
 from app.console.page_answer import show
 from app.console.page_request import PageQuery, read_text
@@ -35,7 +36,7 @@ class AuditPageQuery(PageQuery):
     principal: str = ""  # a token's id
     verb: str = ""
     kind: str = ""
-    name: str = ""  # of the object
+    name: str = ""  # of the object; of a tenant's object also tenant/name
     before: str = ""  # older than this entry
 
 
@@ -44,7 +45,8 @@ def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     require(who, Noun.AUDIT, AccessVerb.READ)
     query = AuditPageQuery(**{name: read_text(request.query_params, name) for name in AuditPageQuery.__slots__})
     number = query.before if query.before.isascii() and query.before.isdigit() and len(query.before) < 19 else ""
-    wanted = AuditFilter(principal=query.principal, verb=query.verb, kind=query.kind, name=query.name)
+    tenant, _, name = query.name.rpartition("/")
+    wanted = AuditFilter(principal=query.principal, verb=query.verb, kind=query.kind, tenant=tenant, name=name)
 
     def read(connection: Connection) -> tuple[datetime, list[AuditRow], dict[str, str]]:
         rows = audit.page(connection, int(number or NEWEST), PAGE_ROWS + 1, wanted)
@@ -64,7 +66,9 @@ def _line(row: AuditRow) -> dict[str, object]:
     link = subject_link(kind, f"p{name}" if kind == "Plan" else name) if name else ""
     states = {when: _text(row[when]) for when in ("before", "after") if row[when] is not None}
     detail = row["detail"][:LONGEST_DETAIL]
-    return {**row, "full_name": name, "link": link, "states": states, "detail": detail, "gpus": _gpus(row)}
+    undo = f"/audit/{row['id']}/undo" if is_edit(row) else ""
+    more = {"full_name": name, "link": link, "states": states, "detail": detail, "gpus": _gpus(row), "undo": undo}
+    return {**row, **more}
 
 
 def _gpus(row: AuditRow) -> str:

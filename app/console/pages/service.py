@@ -20,7 +20,8 @@ from app.console.charts.prices import draw_percentiles
 from app.console.charts.ranges import TimeRange, choose_range
 from app.console.charts.reading import read_service_charts
 from app.console.charts.section import draw_section
-from app.console.data import ConsoleData, read_services
+from app.console.data import ConsoleData, read_late_runs, read_services
+from app.console.late_runs import LateRun
 from app.console.links import service_link
 from app.console.page_answer import show, shown_tenant, zone_of_reader
 from app.console.page_request import read_charts_query
@@ -59,6 +60,7 @@ class ServiceHistory:
     shares: TokenShares
     plans: list[HistoryPlan]
     events: list[RecordedEvent]
+    late: LateRun | None = None  # None: it has not been late for a week
 
 
 @router.get("/services/{tenant}/{name}")
@@ -144,4 +146,5 @@ def _history(connection: Connection, service: OverviewServiceWire, tenant: str, 
         for row in plan_reads.page_of_service(connection, tenant, name, MOST_PLANS)
     ]
     wanted = EventFilter(kind="Service", tenant=tenant, name=name)
-    return ServiceHistory(shares, plans, events.recent(connection, wanted, MOST_EVENTS))
+    late = read_late_runs(connection, [service]).get(service["service"])
+    return ServiceHistory(shares, plans, events.recent(connection, wanted, MOST_EVENTS), late)

@@ -16,12 +16,14 @@ from app.console.charts.prices import draw_risks
 from app.console.forms import actor_of, form_token, read_form
 from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer
+from app.context import Context
 from app.control.answer.whatif.margins import describe_margins
 from app.control.answer.whatif.move_points import describe_curve, find_few, list_distinct
 from app.control.answer.whatif.wire import WhatIfAnswerWire
 from app.manifests.model import Kind
 from app.problem import HttpProblem
 from app.store.database import clock
+from app.store.fleet import load_points
 from app.store.world import objects
 from app.store.world.objects import Selection
 
@@ -30,8 +32,10 @@ router = APIRouter(include_in_schema=False)
 MOST_SUGGESTED = 500
 MOST_SERVICES = 100
 SHOWN_AGAIN = (400, 404, 409, 422, 503)
+MOST_RATES = 1000
 RISK_SECONDS = 20.0
-EMPTY = {"risks": "", "least": "", "service": "", "rate": "", "slo": "", "risk": "", "gpu": "", "count": "", "node": ""}
+FIELDS = ("risks", "least", "tomorrow", "service", "rate", "slo", "risk", "gpu", "count", "node")
+EMPTY = dict.fromkeys(FIELDS, "")
 
 
 @router.get("/what-if")
@@ -45,12 +49,23 @@ def ask(request: Request, ctx: Ctx, who: Viewer) -> Response:
     fields = {**EMPTY, **read_form(request, who)}
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
     try:
-        found = answer_what_if(ctx, actor_of(request, who), _question(fields))
+        question = _ask_tomorrow(ctx) if fields["tomorrow"] else _question(fields)
+        found = answer_what_if(ctx, actor_of(request, who), question)
     except HttpProblem as problem:
         if problem.status not in SHOWN_AGAIN:
             raise
         return _show(request, ctx, who, fields, refused=problem)
     return _show(request, ctx, who, fields, found)
+
+
+def _ask_tomorrow(ctx: Context) -> WhatIfRequest:
+    """Returns the question whether the busiest hour of the last 7 days would fit, of all services at once."""
+    rates = ctx.database.read(load_points.read_busiest_rates)
+    if not rates:
+        raise HttpProblem("invalid", "no service has had a request for a minute in the last 7 days")
+    if len(rates) > MOST_RATES:
+        raise HttpProblem("invalid", f"{len(rates)} services had requests; a what-if takes at most {MOST_RATES} rates")
+    return WhatIfRequest.model_validate({"rate": [f"{service}={rate:.6f}" for service, rate in rates.items()]})
 
 
 def _question(fields: Mapping[str, str]) -> WhatIfRequest:

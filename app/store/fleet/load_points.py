@@ -42,6 +42,34 @@ OF_SERVICE = statement("load_points_of_service", _POINTS.format(of_service="AND 
 OF_TENANT = statement("load_points_of_tenant", _POINTS.format(of_service=""))
 
 
+# What a service was planned for has the margin above its requests that its risk asks for.
+BUSIEST = statement(
+    "busiest_hours",
+    """
+    SELECT tenant || '/' || service, max(rate) FROM (
+        SELECT tenant, service, greatest(sum(requests), sum(planned)) / sum(seconds) AS rate
+        FROM (
+            SELECT tenant, service, date_trunc('hour', at - interval '1 microsecond', 'UTC') AS hour, seconds, requests,
+                   planned
+            FROM service_load
+            UNION ALL
+            SELECT tenant, service, hour, seconds, requests, planned FROM service_load_hour
+            WHERE hour > moment() - interval '7 days'
+        ) AS load
+        GROUP BY tenant, service, hour HAVING sum(seconds) >= 60
+    ) AS hours
+    WHERE rate > 0 AND EXISTS (
+        SELECT FROM object WHERE kind = 'Service' AND object.tenant = hours.tenant AND object.name = hours.service)
+    GROUP BY tenant, service ORDER BY tenant, service
+    """,
+)
+
+
+def read_busiest_rates(connection: Connection) -> dict[str, float]:
+    """Returns by service the rate of the busiest hour of the last 7 days: what it was planned for, or got if more."""
+    return {service: float(rate) for service, rate in connection.execute(BUSIEST)}
+
+
 def read_service_points(
     connection: Connection, tenant: str, service: str, since: datetime, until: datetime, step: timedelta
 ) -> list[LoadPoint]:

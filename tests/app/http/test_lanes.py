@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.http.lanes import CONSOLE, QUESTION, lane_of
+from app.http.lanes import CONSOLE, LOGS_PAGE, QUESTION, lane_of
 
 
 @pytest.mark.parametrize("path", ["/services/shop/a/explain", "/services/shop/a/price", "/services/shop/price/price"])
@@ -17,3 +17,8 @@ def test_a_page_that_asks_the_solver_delays_no_other_page(path: str) -> None:
 )
 def test_a_name_makes_no_page_of_a_service_lighter(path: str) -> None:
     assert lane_of("GET", path) is CONSOLE
+
+
+@pytest.mark.parametrize("path", ["/services/shop/a/logs", "/jobs/lab/tune/logs"])
+def test_a_page_that_waits_for_nodes_takes_no_place_of_one_that_reads(path: str) -> None:
+    assert lane_of("GET", path) is LOGS_PAGE

@@ -12,8 +12,9 @@ from sqlalchemy import Connection, text
 from app.console.charts.ranges import RANGES
 from app.console.charts.reading import read_fleet_charts
 from app.store.database.database import Database
-from app.store.fleet import fleet_minutes, load_points, loads
+from app.store.fleet import fleet_minutes, late_minutes, load_points, loads
 from app.store.fleet.fleet_minutes import FleetCost
+from app.store.fleet.late_minutes import AnsweredSpan
 from app.store.fleet.load_points import LoadPoint
 from app.store.fleet.loads import LoadBucket
 from app.store.money import cost_days
@@ -179,3 +180,35 @@ def test_the_days_of_money_name_the_most_expensive_and_sum_up_the_others(connect
     assert {line.name for line in works} == {"shop/search", "shop/chat", "lab/x", "__idle__", "__unallocated__"}
     own = cost_days.sum_by_work(connection, first, today, 1, "shop")
     assert [(line.name, line.cost) for line in own if line.day == today] == [("", 3.0), ("shop/search", 5.0)]
+
+
+def test_minutes_and_hours_tell_how_a_service_answered_and_those_without_answers_nothing(
+    connection: Connection,
+) -> None:
+    loads.keep(connection, [bucket(4 * HOUR, slow=50.0), bucket(MINUTE), bucket(2 * MINUTE, answers=0.0, slow=0.0)])
+    roll_up(connection)
+    loads.keep(connection, [bucket(0 * MINUTE, errors=100), bucket(MINUTE, "other"), bucket(MINUTE, tenant="lab")])
+    found = late_minutes.read_answered_spans(connection, ["shop/search", "shop/unknown"])
+    assert found == [
+        AnsweredSpan("shop/search", NOON - 5 * HOUR, HOUR, 0.5),
+        AnsweredSpan("shop/search", NOON - 2 * MINUTE, MINUTE, 0.95),
+        AnsweredSpan("shop/search", NOON - MINUTE, MINUTE, 95 / 200),
+    ]
+
+
+def test_the_busiest_hour_is_the_one_that_was_planned_for_or_asked_for_most(connection: Connection) -> None:
+    minute: dict[str, Any] = {"seconds": 60.0, "requests": 600.0, "planned": 720.0}
+    loads.keep(connection, [bucket(4 * HOUR, **(minute | {"requests": 1800.0})), bucket(MINUTE, **minute)])
+    loads.keep(connection, [bucket(MINUTE, "other", **minute), bucket(MINUTE, "deleted", **minute)])
+    loads.keep(connection, [bucket(9 * 24 * HOUR, "other", **(minute | {"planned": 9e9})), bucket(MINUTE, "brief")])
+    roll_up(connection)
+    for name in ("search", "other", "brief"):
+        connection.execute(
+            text(
+                "INSERT INTO object (uid, kind, tenant, name, labels, spec, status, generation, resource_version,"
+                " selectable, created_at, updated_at) VALUES (gen_random_uuid(), 'Service', 'shop', :name, '{}', '{}',"
+                " '{}', 1, 1, '{}', now(), now())"
+            ),
+            {"name": name},
+        )
+    assert load_points.read_busiest_rates(connection) == {"shop/other": 12.0, "shop/search": 30.0}

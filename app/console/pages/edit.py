@@ -1,0 +1,84 @@
+"""Undoes an edit of the declared world: the object is declared as it was, after a page that says what changes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
+
+from app.access import AccessVerb, Noun, Principal, require
+from app.api.change_events import record_changes
+from app.api.requests import Ctx
+from app.console.confirm import Confirmation
+from app.console.edits import confirm_undo, is_edit, key_of, read_declared
+from app.console.forms import change, form_token, read_form
+from app.console.links import audit_link
+from app.console.page_answer import redirect, show
+from app.console.refusals import unknown_name
+from app.console.visitor import Viewer
+from app.problem import HttpProblem
+from app.store.database import clock
+from app.store.world import audit, objects
+from app.store.world.audit import AuditRow
+from app.store.world.objects import StoredObject
+from app.world import declare
+from app.world.write import Actor
+
+router = APIRouter(include_in_schema=False)
+
+LONGEST_NUMBER = 18  # digits
+
+
+@router.get("/audit/{entry}/undo")
+def confirm(request: Request, ctx: Ctx, who: Viewer, entry: str) -> Response:
+    """Asks before an edit is undone."""
+
+    def read(connection: Connection) -> tuple[datetime, Confirmation]:
+        row = _read_edit(connection, who, entry)
+        current = _read_unchanged(connection, row)
+        return clock.moment(connection), confirm_undo(row, current.wire() if current else None)
+
+    at, ask = ctx.database.read(read)
+    return show(request, who, "confirm.html", at, ask=ask, form=form_token(who), most=0)
+
+
+@router.post("/audit/{entry}/undo")
+def undo(request: Request, ctx: Ctx, who: Viewer, entry: str) -> Response:
+    """Declares the object as it was before the edit."""
+    read_form(request, who)
+    settings = ctx.settings
+
+    def write(connection: Connection, by: Actor) -> str:
+        row = _read_edit(connection, who, entry)
+        key = key_of(row)
+        current = _read_unchanged(connection, row)
+        before = declare.merge_patch(row["before"] or {}, {}, key)
+        done = declare.declare(
+            connection, by, [before], currency=settings.currency, most_objects=settings.tenant_objects,
+            expected=current.resource_version if current else declare.NO_VERSION,
+        )  # fmt: skip
+        record_changes(connection, done.decisions, dry_run=False)
+        return audit_link(key.kind, f"{key.tenant}/{key.name}" if key.tenant else key.name)
+
+    return redirect(change(request, who, write))
+
+
+def _read_unchanged(connection: Connection, row: AuditRow) -> StoredObject | None:
+    """Returns the object as the edit left it, None where it deleted it; refuses one that was changed since."""
+    key = key_of(row)
+    current = objects.get(connection, key)
+    if read_declared(current.wire() if current else None) != read_declared(row["after"]):
+        raise HttpProblem("conflict", f"{key} has been changed since this edit; undo its newest edit first")
+    return current
+
+
+def _read_edit(connection: Connection, who: Principal, entry: str) -> AuditRow:
+    """Returns an entry that can be undone, for a visitor who may."""
+    require(who, Noun.AUDIT, AccessVerb.READ)
+    number = int(entry) if entry.isascii() and entry.isdigit() and len(entry) <= LONGEST_NUMBER else 0
+    row = next(iter(audit.page(connection, number + 1, 1)), None)
+    if row is None or row["id"] != number or not is_edit(row):
+        raise unknown_name("edit")
+    require(who, key_of(row).kind, AccessVerb.WRITE, row["tenant"])
+    return row
