@@ -32,6 +32,7 @@ class WebhookWire(TypedDict):
     name: str
     host: str
     format: str
+    stream: str
     severities: list[str]
     reasons: list[str]
     tenants: list[str]
@@ -110,14 +111,15 @@ def retry_dead_letters(
 @router.post("/{name}/try", status_code=202, summary="Send an event to one webhook, to see whether it arrives")
 def try_webhook(request: Request, ctx: Ctx, who: Who, by: By, name: HookName, _body: NoBody) -> Reply[WebhookDoneWire]:
     require(who, Noun.WEBHOOK, AccessVerb.WRITE)
-    _find(ctx.hooks, name)
+    hook = _find(ctx.hooks, name)
     event: Free = {
         "at": rfc3339(datetime.now(UTC)), "reason": Reason.WEBHOOK_TRIED.value, "severity": "info", "kind": "Webhook",
         "tenant": "", "name": name, "message": Reason.WEBHOOK_TRIED.sentence, "generation": None,
     }  # fmt: skip
 
     def send(connection: Connection) -> Reply[WebhookDoneWire]:
-        if not webhooks.try_hook(connection, name, event):
+        # A hook of the audit gets the entry below.
+        if hook.stream == "events" and not webhooks.try_hook(connection, name, event):
             raise HttpProblem("unavailable", f"webhook {name} is not ready yet", headers={"Retry-After": "2"})
         audit.record(connection, [by.entry("try", Noun.WEBHOOK, name=name)])
         return answer({"name": name, "queued": 1}, 202)
@@ -125,9 +127,11 @@ def try_webhook(request: Request, ctx: Ctx, who: Who, by: By, name: HookName, _b
     return write_once(request, b"", send)
 
 
-def _find(hooks: Sequence[Webhook], name: str) -> None:
-    if name not in [hook.name for hook in hooks]:
-        raise HttpProblem("not-found", f"there is no webhook {name} in the file of GPUWRIGHT_WEBHOOKS_FILE")
+def _find(hooks: Sequence[Webhook], name: str) -> Webhook:
+    for hook in hooks:
+        if hook.name == name:
+            return hook
+    raise HttpProblem("not-found", f"there is no webhook {name} in the file of GPUWRIGHT_WEBHOOKS_FILE")
 
 
 def _describe(hook: Webhook, known: Mapping[str, HookStanding]) -> WebhookWire:
@@ -136,6 +140,7 @@ def _describe(hook: Webhook, known: Mapping[str, HookStanding]) -> WebhookWire:
         "name": hook.name,
         "host": hook.host,
         "format": hook.form,
+        "stream": hook.stream,
         "severities": list(hook.severities),
         "reasons": list(hook.reasons),
         "tenants": list(hook.tenants),

@@ -1,4 +1,4 @@
-"""What is posted for an event: a CloudEvent, signed as Standard Webhooks do it, or a line for Slack. Pure."""
+"""What is sent of an event or of an entry of the audit: a CloudEvent, a line for Slack, of JSON or for syslog. Pure."""
 
 from __future__ import annotations
 
@@ -9,73 +9,127 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.manifests.model import Free
+from app.store.world.audit import AuditRow
+from app.store.world.objects import rfc3339
 from app.webhooks.hooks import Webhook
 
-TYPE = "io.gpuwright.event"
+TYPE = "io.gpuwright"
 SIGNS = {"info": "", "warning": "Warning: ", "alarm": "Alarm: "}
 SLACK_ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
+OUTCOMES = {"done": "info", "refused": "warning", "alarm": "alarm"}  # of the audit, as severities
+SYSLOG_SEVERITIES = {"info": 6, "warning": 4, "alarm": 1}
+SYSLOG_FACILITIES = {"event": 16, "audit": 13}
+LONGEST_WORD, LONGEST_HOST = 32, 255  # of MSGID and HOSTNAME, by RFC 5424
 
 
 @dataclass(frozen=True, slots=True)
-class PostedEvent:
-    """An event on its way; a repetition of a delivery has the same id."""
+class StreamedMessage:
+    """An event or an entry of the audit on its way; a repetition of a delivery has the same id."""
 
-    id: int
+    id: str
+    stream: str  # event or audit
     at: str
-    reason: str
+    word: str  # the event's reason, or what was done
     severity: str
-    kind: str
-    tenant: str
-    name: str
-    message: str
-    generation: int | None
-
-    @property
-    def subject(self) -> str:
-        return "/".join(filter(None, (self.kind, self.tenant, self.name)))
+    subject: str
+    data: Free
+    whole: Free  # the data, with what is too long for a line of syslog
 
 
-def make_request(hook: Webhook, event: PostedEvent, source: str, now: int) -> tuple[bytes, Mapping[str, str]]:
-    """Returns body and headers."""
+def describe_event(delivery_id: int, event: Free) -> StreamedMessage:
+    """Returns an event as it was written for its delivery."""
+    data = {key: value for key, value in event.items() if key != "at"}
+    return StreamedMessage(
+        id=str(delivery_id),
+        stream="event",
+        at=event["at"],
+        word=event["reason"],
+        severity=event["severity"],
+        subject=_spell_subject(event["kind"], event["tenant"], event["name"]),
+        data=data,
+        whole=data,
+    )
+
+
+def describe_entry(row: AuditRow) -> StreamedMessage:
+    """Returns an entry of the audit, in the names that the API gives its fields."""
+    data = {
+        "id": row["id"],
+        "requestId": row["request_id"],
+        "principal": row["principal"],
+        "scope": row["scope"],
+        "principalTenant": row["principal_tenant"],
+        "verb": row["verb"],
+        "outcome": row["outcome"],
+        "kind": row["kind"],
+        "tenant": row["tenant"],
+        "name": row["name"],
+        "detail": row["detail"],
+    }
+    return StreamedMessage(
+        id=f"audit-{row['id']}",
+        stream="audit",
+        at=rfc3339(row["at"]),
+        word=row["verb"],
+        severity=OUTCOMES.get(row["outcome"], "info"),
+        subject=_spell_subject(row["kind"], row["tenant"], row["name"]),
+        data=data,
+        whole={**data, "before": row["before"], "after": row["after"]},
+    )
+
+
+def make_request(hook: Webhook, message: StreamedMessage, source: str, now: int) -> tuple[bytes, Mapping[str, str]]:
+    """Returns body and headers of a post."""
     if hook.form == "slack":
-        return json.dumps({"text": _say(event, source)}).encode(), {"Content-Type": "application/json"}
+        return json.dumps({"text": _say(message, source)}).encode(), {"Content-Type": "application/json"}
     document = {
         "specversion": "1.0",
-        "id": str(event.id),
+        "id": message.id,
         "source": source or "gpuwright",
-        "type": f"{TYPE}.{event.reason}",
-        "time": event.at,
-        "subject": event.subject,
+        "type": f"{TYPE}.{message.stream}.{message.word}",
+        "time": message.at,
+        "subject": message.subject,
         "datacontenttype": "application/json",
-        "data": {
-            "reason": event.reason,
-            "severity": event.severity,
-            "kind": event.kind,
-            "tenant": event.tenant,
-            "name": event.name,
-            "message": event.message,
-            "generation": event.generation,
-        },
+        "data": message.whole,
     }
     body = json.dumps(document).encode()
     return body, {
         "Content-Type": "application/cloudevents+json",
-        "webhook-id": str(event.id),
+        "webhook-id": message.id,
         "webhook-timestamp": str(now),
-        "webhook-signature": f"v1,{sign(hook.secret, event.id, now, body)}",
+        "webhook-signature": f"v1,{sign(hook.secret, message.id, now, body)}",
     }
 
 
-def sign(secret: bytes, event_id: int, now: int, body: bytes) -> str:
+def spell_json_line(message: StreamedMessage) -> bytes:
+    """Returns the line of a file of JSON lines."""
+    line = {"stream": message.stream, "delivery": message.id, "at": message.at}
+    return json.dumps(line | message.whole).encode() + b"\n"
+
+
+def spell_syslog(message: StreamedMessage, host: str) -> bytes:
+    """Returns a message of RFC 5424, whose text is JSON in ASCII: nothing in a name can begin another message."""
+    priority = SYSLOG_FACILITIES[message.stream] * 8 + SYSLOG_SEVERITIES[message.severity]
+    sender = "".join(char for char in host if "!" <= char <= "~")[:LONGEST_HOST] or "-"
+    header = f"<{priority}>1 {message.at} {sender} gpuwright - {message.word[:LONGEST_WORD]} -"
+    return f"{header} {json.dumps({'delivery': message.id} | message.data)}".encode()
+
+
+def sign(secret: bytes, message_id: str, now: int, body: bytes) -> str:
     """Returns the signature over id, time and body, by which a receiver knows sender and age."""
-    signed = b".".join((str(event_id).encode(), str(now).encode(), body))
+    signed = b".".join((message_id.encode(), str(now).encode(), body))
     return base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
 
 
-def _say(event: PostedEvent, source: str) -> str:
+def _spell_subject(*parts: str) -> str:
+    return "/".join(filter(None, parts))
+
+
+def _say(message: StreamedMessage, source: str) -> str:
     """Returns a line for people; names are hostile, and Slack reads <...> as a link."""
-    text = f"{SIGNS.get(event.severity, '')}{event.subject}: {event.message} ({event.reason})"
+    text = f"{SIGNS.get(message.severity, '')}{message.subject}: {message.data['message']} ({message.word})"
     for char, escape in SLACK_ESCAPES:
         text = text.replace(char, escape)
-    plan = f" <{source}/plans/{event.generation}|plan {event.generation}>" if source and event.generation else ""
-    return text + plan
+    number = message.data["generation"]
+    return text + (f" <{source}/plans/{number}|plan {number}>" if source and number else "")

@@ -1,4 +1,4 @@
-"""The file of webhooks: what goes where. Only who may write the server's files decides where anything goes."""
+"""The file of webhooks: what goes where and how. Only who may write the server's files decides where anything goes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
 from app.settings import SettingsError, is_plain_loopback
 from app.wire import SEVERITIES
 
-FORMATS = ("cloudevents", "slack")
+POSTED = "https://HOST[:PORT]/PATH (http: with onThisMachine only)"
+ADDRESSES = {
+    "cloudevents": POSTED,
+    "slack": POSTED,
+    "syslog": "tcp://HOST:PORT, udp://HOST:PORT or unix:///PATH",
+    "jsonl": "file:///PATH",
+}
+STREAMS = ("events", "audit")
+OF_EVENTS = ("severities", "reasons", "tenants")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 WORD = re.compile(r"[a-z0-9_]{1,60}")
 MOST_HOOKS = 20
@@ -25,22 +33,22 @@ KNOWN = {
     "secretFile",
     "caFile",
     "format",
-    "severities",
-    "reasons",
-    "tenants",
+    "stream",
     "onThisMachine",
+    *OF_EVENTS,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A place that wants events. Its address may hold a secret, as Slack's do, and is shown nowhere."""
+    """A place that wants events, or the audit. Its address may hold a secret, as Slack's do, and is shown nowhere."""
 
     name: str
     url: str = field(repr=False)
     secret: bytes = field(default=b"", repr=False)
     ca_file: str = ""
     form: str = "cloudevents"
+    stream: str = "events"
     severities: Sequence[str] = ()  # empty: all
     reasons: Sequence[str] = ()
     tenants: Sequence[str] = ()
@@ -48,7 +56,9 @@ class Webhook:
 
     @property
     def host(self) -> str:
-        return urlsplit(self.url).hostname or ""
+        """Returns where it is, as admins may know it: a host, or a path of the server's machine."""
+        parts = urlsplit(self.url)
+        return parts.hostname or parts.path
 
 
 def read_hooks(path: Path | None) -> tuple[Webhook, ...]:
@@ -83,8 +93,8 @@ def _read_hook(entry: object, where: str) -> Webhook:
     name, form, is_local = entry.get("name"), entry.get("format", "cloudevents"), entry.get("onThisMachine", False)
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise SettingsError(f"{where}: name must be a label, such as on-call")
-    if form not in FORMATS:
-        raise SettingsError(f"{where}: format must be one of {', '.join(FORMATS)}")
+    if form not in ADDRESSES:
+        raise SettingsError(f"{where}: format must be one of {', '.join(ADDRESSES)}")
     if not isinstance(is_local, bool):
         raise SettingsError(f"{where}: onThisMachine must be true or false")
     url = _read_secret(entry, "urlFile", where) if "urlFile" in entry else entry.get("url")
@@ -95,10 +105,11 @@ def _read_hook(entry: object, where: str) -> Webhook:
         raise SettingsError(f"{where}: secretFile must name a file with at least {LEAST_SECRET} characters")
     return Webhook(
         name=name,
-        url=_check_url(url, is_local, where),
+        url=_check_url(url, form, is_local, where),
         secret=secret,
         ca_file=_read_ca_file(entry, where),
         form=form,
+        stream=_read_stream(entry, form, where),
         severities=_read_words(entry, "severities", where, SEVERITIES),
         reasons=_read_words(entry, "reasons", where),
         tenants=_read_words(entry, "tenants", where),
@@ -106,16 +117,42 @@ def _read_hook(entry: object, where: str) -> Webhook:
     )
 
 
-def _check_url(url: str, is_local: bool, where: str) -> str:
+def _read_stream(entry: Mapping[str, object], form: str, where: str) -> str:
+    stream = entry.get("stream", "events")
+    if stream not in STREAMS:
+        raise SettingsError(f"{where}: stream must be one of {', '.join(STREAMS)}")
+    if stream == "audit" and form == "slack":
+        raise SettingsError(f"{where}: format slack is for events")
+    if stream == "audit" and (narrowing := next((key for key in OF_EVENTS if key in entry), "")):
+        raise SettingsError(f"{where}: {narrowing} is for events; the audit is sent whole")
+    return str(stream)
+
+
+def _check_url(url: str, form: str, is_local: bool, where: str) -> str:
     try:
-        parts = urlsplit(url)
-        is_whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        is_right = _fits(urlsplit(url), form)
+        if urlsplit(url).scheme == "http":
+            is_right = is_right and is_local and is_plain_loopback(url)
     except ValueError:
-        is_whole = False
-    is_safe = is_whole and (parts.scheme == "https" or (is_local and is_plain_loopback(url)))
-    if not is_safe or parts.username or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
-        raise SettingsError(f"{where}: the address must be https://HOST[:PORT]/PATH (http: with onThisMachine only)")
+        is_right = False
+    if not is_right or not url.isascii() or not url.isprintable() or " " in url:
+        raise SettingsError(f"{where}: the address must be {ADDRESSES[form]}")
     return url
+
+
+def _fits(parts: SplitResult, form: str) -> bool:
+    if parts.username or parts.fragment:
+        return False
+    is_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    is_path = not parts.netloc and len(parts.path) > 1 and not parts.query
+    match form, parts.scheme:
+        case ("jsonl", "file") | ("syslog", "unix"):
+            return is_path
+        case "syslog", "tcp" | "udp":
+            return is_host and parts.port is not None and not parts.path and not parts.query
+        case "cloudevents" | "slack", "https" | "http":
+            return is_host
+    return False
 
 
 def _read_secret(entry: Mapping[str, object], key: str, where: str) -> str:

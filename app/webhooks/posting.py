@@ -35,7 +35,7 @@ def post(hook: Webhook, body: bytes, headers: Mapping[str, str]) -> None:
             seconds=WHOLE_SECONDS, most_bytes=MOST_ANSWER_BYTES,
         )  # fmt: skip
     except (OSError, http.client.HTTPException) as error:
-        raise NotDelivered(_explain(error)) from None
+        raise NotDelivered(explain(error)) from None
     if not 200 <= status < 300:
         raise NotDelivered(f"it answered {status}")
 
@@ -78,7 +78,8 @@ def _may_receive(text: str, is_local: bool) -> bool:
     return not (is_local or is_metadata or address.is_unspecified or address.is_multicast or address.is_link_local)
 
 
-def _explain(error: Exception) -> str:
+def explain(error: Exception) -> str:
+    """Returns why a delivery failed, without its address."""
     if isinstance(error, TimeoutError):
         return f"it did not answer within {WHOLE_SECONDS:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):

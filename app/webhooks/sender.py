@@ -1,12 +1,13 @@
 """Sends what is due, a thread for each webhook: one that hangs delays no other.
 
-A delivery is tried again after 10 seconds, and each time after twice as long. After twelve tries, some three hours, it
-is a dead letter, which an alarm says and an admin can send again.
+A delivery is tried again after 10 seconds, and each time after twice as long. After twelve tries, some three hours, an
+alarm says so. An event is then a dead letter, which an admin can send again; an entry of the audit is tried every hour.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +17,19 @@ from sqlalchemy import Connection
 
 from app.control.domain.events import Reason, event_of
 from app.store.database.database import Database, Unavailable
-from app.store.world import events, webhooks
+from app.store.world import audit, events, webhooks
 from app.store.world.webhooks import Delivery, HookFilter
-from app.webhooks.bodies import PostedEvent, make_request
+from app.webhooks.bodies import (
+    StreamedMessage,
+    describe_entry,
+    describe_event,
+    make_request,
+    spell_json_line,
+    spell_syslog,
+)
 from app.webhooks.hooks import Webhook
 from app.webhooks.posting import NotDelivered, post
+from app.webhooks.writing import write
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +41,7 @@ MOST_REST_SECONDS = 30.0  # of a hook that fails, before its next delivery
 
 
 class WebhookSender:
-    """Posts events to the listed places until it is stopped."""
+    """Sends events and the audit to the listed places until it is stopped."""
 
     def __init__(self, database: Database, hooks: Sequence[Webhook], source: str) -> None:
         self._database = database
@@ -60,7 +69,10 @@ class WebhookSender:
 
     def _register(self) -> None:
         """Says again and again that these hooks are there, so that events are kept for them."""
-        wanted = [HookFilter(hook.name, hook.severities, hook.reasons, hook.tenants) for hook in self._hooks]
+        wanted = [
+            HookFilter(hook.name, hook.stream == "audit", hook.severities, hook.reasons, hook.tenants)
+            for hook in self._hooks
+        ]
         while True:
             done = self._guard(lambda: self._database.write(lambda c: webhooks.register(c, wanted)) is None)
             if self._over.wait(REGISTER_SECONDS if done else LOOK_SECONDS):
@@ -82,27 +94,42 @@ class WebhookSender:
         delivery = self._database.write(lambda connection: webhooks.claim(connection, hook.name))
         if delivery is None:
             return None
-        event = PostedEvent(delivery.id, **delivery.event)
+        message = self._describe(delivery)
         try:
-            post(hook, *make_request(hook, event, self._source, int(time.time())))
+            self._deliver(hook, message)
         except NotDelivered as failed:
-            self._note_failed(hook, delivery, event, str(failed))
+            self._note_failed(hook, delivery, message, str(failed))
             return False
         self._database.write(lambda connection: webhooks.note_delivered(connection, delivery))
         return True
 
-    def _note_failed(self, hook: Webhook, delivery: Delivery, event: PostedEvent, why: str) -> None:
-        is_dead = delivery.attempts >= MOST_TRIES
-        pause = None if is_dead else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (delivery.attempts - 1))
-        message = (
-            f"webhook {hook.name} did not get {event.reason} of {event.subject} in {delivery.attempts} tries: {why}"
-        )
-        alarm = event_of(Reason.WEBHOOK_FAILED, message, kind="Webhook", name=hook.name)
+    def _describe(self, delivery: Delivery) -> StreamedMessage:
+        number = delivery.event.get("audit")
+        if number is None:
+            return describe_event(delivery.id, delivery.event)
+        return describe_entry(self._database.read(lambda connection: audit.get(connection, number)))
+
+    def _deliver(self, hook: Webhook, message: StreamedMessage) -> None:
+        match hook.form:
+            case "jsonl":
+                write(hook, spell_json_line(message))
+            case "syslog":
+                write(hook, spell_syslog(message, socket.gethostname()))
+            case _:
+                post(hook, *make_request(hook, message, self._source, int(time.time())))
+
+    def _note_failed(self, hook: Webhook, delivery: Delivery, message: StreamedMessage, why: str) -> None:
+        is_late = delivery.attempts >= MOST_TRIES
+        is_dead = is_late and hook.stream == "events"
+        pause = None if is_dead else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(delivery.attempts - 1, MOST_TRIES))
+        what = f"{message.word} of {message.subject}"
+        words = f"webhook {hook.name} did not get {what} in {delivery.attempts} tries: {why}"
+        alarm = event_of(Reason.WEBHOOK_FAILED, words, kind="Webhook", name=hook.name)
         log.warning("webhook %s: delivery %d, try %d: %s", hook.name, delivery.id, delivery.attempts, why)
 
         def note(connection: Connection) -> None:
             webhooks.note_failed(connection, delivery, why, pause)
-            if is_dead:
+            if is_late:
                 events.record(connection, [alarm])
 
         self._database.write(note)

@@ -55,10 +55,10 @@ def _show(args: argparse.Namespace, items: list[dict[str, object]]) -> None:
         return
     if not items:
         say("there are no webhooks: the server has no GPUWRIGHT_WEBHOOKS_FILE")
-    table = OutputTable(["NAME", "HOST", "FORMAT", "SENT", "LAST", "WAITING", "DEAD", "LAST ERROR"])
+    table = OutputTable(["NAME", "HOST", "FORMAT", "STREAM", "SENT", "LAST", "WAITING", "DEAD", "LAST ERROR"])
     table.rows(
         [
-            *(str(one[key]) for key in ("name", "host", "format", "sent")),
+            *(str(one[key]) for key in ("name", "host", "format", "stream", "sent")),
             age(str(one["sentAt"])) if one["sentAt"] else "never",
             *(str(one[key]) for key in ("waiting", "dead")),
             str(one["error"] or ""),

@@ -222,11 +222,11 @@ def test_a_tenant_with_as_many_objects_as_it_may_have_adds_none(server: RunningS
     refused = server.request("POST", "/api/v1/apply", many)
     assert refused.status == 409
     assert "tenant shop would have 4 services and jobs, and may have 3" in refused.json["detail"]
-    assert server.request("POST", "/api/v1/apply", many[:2]).status == 200
+    assert server.request("POST", "/api/v1/apply?set=s", many[:2]).status == 200
     assert server.request("PUT", "/api/v1/services/shop/more-2", many[2]).status == 409
     assert server.request("PUT", "/api/v1/services/shop/more-1", service("more-1", "shop", priority=7)).status == 200
     assert server.request("PUT", "/api/v1/services/lab/more-2", service("more-2", "lab")).status == 201
-    pruned = server.request("POST", "/api/v1/apply?prune=true", [service("new", "shop"), *many[:2]])
+    pruned = server.request("POST", "/api/v1/apply?set=s&prune=true", [service("new", "shop"), many[1]])
     assert pruned.status == 200, "what goes makes room for what comes"
 
 

@@ -93,9 +93,13 @@ GROWTH = (
     TableGrowth(
         "event", "30 days, at most 100,000 a tenant and 1,000,000 without one", lambda f: f.last(30) * f.events_a_day
     ),
-    TableGrowth("webhook", "a row for each webhook, until ten minutes after it left the file", lambda f: 2),
     TableGrowth(
-        "webhook_delivery", "until they arrive; at most 10,000 waiting of a webhook, dead letters for 14 days",
+        "webhook", "a row for each webhook, until ten minutes after it left the file; of the audit, 14 days",
+        lambda f: 2,
+    ),
+    TableGrowth(
+        "webhook_delivery",
+        "until they arrive; at most 10,000 waiting of a webhook, dead letters for 14 days, of the audit 89 days",
         lambda f: 100,
     ),
     TableGrowth("refusal", "30 days", lambda f: f.last(30) * 10),

@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from app.settings import SettingsError
-from app.webhooks.bodies import PostedEvent, make_request
+from app.webhooks.bodies import describe_event, make_request
 from app.webhooks.hooks import Webhook, read_hooks
 from app.webhooks.posting import NotDelivered, find_address, post
 from tests.webhooks.receiver import running_receiver
 
-EVENT = PostedEvent(7, "2026-11-30T08:00:00Z", "plan_proposed", "info", "Plan", "", "p9", "<b> & *bold*", 9)
+EVENT = describe_event(
+    7,
+    {
+        "at": "2026-11-30T08:00:00Z", "reason": "plan_proposed", "severity": "info", "kind": "Plan", "tenant": "",
+        "name": "p9", "message": "<b> & *bold*", "generation": 9,
+    },
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -74,11 +80,22 @@ GOOD: dict[str, Any] = {"name": "a", "url": "https://hooks.example.com/x"}
         ({"url": "https://hooks.example.com/\nx"}, "https"),
         ({"url": "https://hooks.example.com:99999/"}, "https"),
         ({"url": "file:///etc/passwd"}, "https"),
+        ({"url": "udp://127.0.0.1:514"}, "https"),
         ({"url": None}, "url"),
         ({"urlFile": "/none"}, "urlFile"),
         ({"secretFile": "/none"}, "secretFile"),
         ({"caFile": "/none"}, "caFile"),
         ({"format": "xml"}, "format"),
+        ({"format": "syslog"}, "tcp://HOST:PORT"),
+        ({"format": "syslog", "url": "tcp://logs.example.com"}, "tcp://HOST:PORT"),
+        ({"format": "syslog", "url": "tcp://logs.example.com:514/x"}, "tcp://HOST:PORT"),
+        ({"format": "syslog", "url": "unix://dev/log"}, "unix:///PATH"),
+        ({"format": "syslog", "url": "file:///var/log/x"}, "unix:///PATH"),
+        ({"format": "jsonl", "url": "tcp://logs.example.com:514"}, "file:///PATH"),
+        ({"format": "jsonl", "url": "file://var/log/x"}, "file:///PATH"),
+        ({"stream": "logs"}, "stream must be one of"),
+        ({"stream": "audit", "format": "slack"}, "slack is for events"),
+        ({"stream": "audit", "tenants": ["shop"]}, "tenants is for events"),
         ({"severities": ["bad"]}, "severities"),
         ({"severities": "alarm"}, "severities"),
         ({"reasons": ["Plan Proposed"]}, "reasons"),

@@ -71,10 +71,12 @@ FORGET = statement(
         WHERE at < now() - make_interval(secs => :seconds))
     """,
 )
-_PAGE = """
-    SELECT id, at, request_id, principal, scope, principal_tenant, verb, outcome,
-           kind, tenant, name, detail, before, after
-    FROM audit WHERE id < :before {conditions} ORDER BY id DESC LIMIT :limit
+_COLUMNS = """id, at, request_id, principal, scope, principal_tenant, verb, outcome,
+           kind, tenant, name, detail, before, after"""
+GET = statement("get_audit_entry", f"SELECT {_COLUMNS} FROM audit WHERE id = :id")
+_PAGE = f"""
+    SELECT {_COLUMNS}
+    FROM audit WHERE id < :before {{conditions}} ORDER BY id DESC LIMIT :limit
 """
 _CONDITIONS = {
     "kind": "AND kind = :kind",
@@ -110,6 +112,12 @@ def page(connection: Connection, before: int, limit: int, wanted: AuditFilter = 
     chosen = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
     given = {**chosen, "before": before, "limit": limit}
     return read_dicts(AuditRow, connection.execute(page_statement(chosen), given))
+
+
+def get(connection: Connection, entry_id: int) -> AuditRow:
+    """Returns the entry of this number."""
+    (entry,) = read_dicts(AuditRow, connection.execute(GET, {"id": entry_id}))
+    return entry
 
 
 def page_statement(chosen: Mapping[str, object]) -> TextClause:

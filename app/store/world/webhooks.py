@@ -1,7 +1,8 @@
 """Deliveries of events to webhooks: one row for each event and hook, until it has arrived or is given up.
 
 A trigger writes the rows in the transaction of the event, so none is lost and none is of an event that was rolled back.
-It fires for new events only: what happens again within the hour is counted, and not sent again.
+It fires for new events only: what happens again within the hour is counted, and not sent again. For hooks of the audit
+another trigger writes rows that name an entry, until that has arrived: the audit is kept longer than any outage.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ from app.store.database.database import read_row, statement
 
 LEASE_SECONDS = 60.0  # after which a delivery whose server has died is tried by another
 FORGOTTEN_SECONDS = 600.0  # a hook that no server has in its file for so long is gone, and so are its deliveries
+FORGOTTEN_AUDIT_DAYS = 14  # one of the audit: servers may be away for longer than they may lose entries
 DEAD_DAYS = 14
+LATEST_DAYS = 89  # of an entry of the audit, which may be deleted a day later
 MOST_WAITING = 10_000  # of a hook; of more the oldest are given up
 _COLUMNS = "id, hook, attempts, event"
 
 REGISTER = statement(
     "register_webhooks",
     """
-    INSERT INTO webhook (name, severities, reasons, tenants, seen_at)
-    SELECT name, severities, reasons, tenants, now()
+    INSERT INTO webhook (name, audit, severities, reasons, tenants, seen_at)
+    SELECT name, audit, severities, reasons, tenants, now()
     FROM jsonb_to_recordset(CAST(:hooks AS jsonb))
-        AS hook (name text, severities text[], reasons text[], tenants text[])
-    ON CONFLICT (name) DO UPDATE SET severities = EXCLUDED.severities, reasons = EXCLUDED.reasons,
-        tenants = EXCLUDED.tenants, seen_at = now()
+        AS hook (name text, audit boolean, severities text[], reasons text[], tenants text[])
+    ON CONFLICT (name) DO UPDATE SET audit = EXCLUDED.audit, severities = EXCLUDED.severities,
+        reasons = EXCLUDED.reasons, tenants = EXCLUDED.tenants, seen_at = now()
     """,
 )
 CLAIM = statement(
@@ -93,7 +96,7 @@ GIVE_UP = statement(
     UPDATE webhook_delivery SET due_at = NULL, error = 'too many were waiting' WHERE id IN (
         SELECT id FROM (
             SELECT id, row_number() OVER (PARTITION BY hook ORDER BY id DESC) AS place
-            FROM webhook_delivery WHERE due_at IS NOT NULL) AS waiting
+            FROM webhook_delivery WHERE due_at IS NOT NULL AND NOT event ? 'audit') AS waiting
         WHERE place > {MOST_WAITING} LIMIT :limit)
     """,
 )
@@ -101,21 +104,26 @@ FORGET = statement(
     "forget_deliveries",
     f"""
     DELETE FROM webhook_delivery WHERE id IN (
-        SELECT id FROM webhook_delivery WHERE due_at IS NULL AND created_at < now() - interval '{DEAD_DAYS} days'
+        SELECT id FROM webhook_delivery WHERE created_at < now() - interval '{DEAD_DAYS} days'
+            AND (due_at IS NULL OR created_at < now() - interval '{LATEST_DAYS} days')
         LIMIT :limit)
     """,
 )
 FORGET_HOOKS = statement(
     "forget_webhooks",
-    f"DELETE FROM webhook WHERE seen_at < now() - make_interval(secs => {FORGOTTEN_SECONDS})",
+    f"""
+    DELETE FROM webhook WHERE seen_at < now() - CASE WHEN audit
+        THEN interval '{FORGOTTEN_AUDIT_DAYS} days' ELSE make_interval(secs => {FORGOTTEN_SECONDS}) END
+    """,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class HookFilter:
-    """Which events a hook wants; an empty list wants all."""
+    """Which events a hook wants; an empty list wants all. Or it wants the audit, and no events."""
 
     name: str
+    audit: bool
     severities: Sequence[str]
     reasons: Sequence[str]
     tenants: Sequence[str]
@@ -123,7 +131,7 @@ class HookFilter:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event that a hook shall get; `attempts` counts this one."""
+    """An event, or the number of an entry of the audit, that a hook shall get; `attempts` counts this one."""
 
     id: int
     hook: str

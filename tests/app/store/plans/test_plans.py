@@ -140,6 +140,7 @@ def exercise(database: Database) -> None:
     database.read(lambda c: changes.read_changes_after(c, 0, ROWS, [Kind.SERVICE, Kind.JOB], "", 500))
     database.read(versions.current)
     database.read(lambda c: audit.page(c, 2**62, 101))
+    database.read(lambda c: audit.get(c, 7))
     database.read(lambda c: tokens.find_live(c, "t7"))
     database.read(lambda c: tokens.node_has_token(c, "node-7"))
     database.read(lambda c: tokens.live_ids(c, ["t7", "t8"]))
