@@ -19,7 +19,7 @@ from app.control.domain.specs import down_seconds
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
 from app.control.rollout import Advance, RolloutState, advance, begin, restart_clocks
-from app.control.rollout.counts import CopyMarks, WaitingCopy, count_copies, find_waiting
+from app.control.rollout.counts import CopyMarks, WaitingCopy, count_copies, find_waiting, list_unassigned
 from app.control.rollout.declared_rules import read_rules
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
@@ -104,7 +104,7 @@ class CopyLook:
         rollout, now = view.plan.rollout if view.plan else {}, view.at.timestamp()
         self._waiting = find_waiting(self._waiting, view.target, view.status, now)
         marks = CopyMarks(
-            frozenset(rollout.get("pending", ())),
+            frozenset(rollout.get("pending", ())) | list_unassigned(view.target, view.assigned),
             frozenset(rollout.get("suspects", ())),
             {copy: now - since for copy, since in self._waiting.items()},
         )

@@ -22,7 +22,7 @@ WaitingCopy: TypeAlias = tuple[str, bool]  # the id of its instance, and whether
 class CopyMarks:
     """What is known of copies and services beside the reports of now."""
 
-    pending: frozenset[str] = frozenset()  # instances that start
+    pending: frozenset[str] = frozenset()  # instances that start, or whose turn in the rollout is still to come
     suspects: frozenset[str] = frozenset()  # services that fail wherever they are started
     waits: Mapping[WaitingCopy, float] = field(default_factory=dict)  # for how long it has got no requests
 
@@ -37,6 +37,12 @@ def find_waiting(
         if _is_heard(node, status) and not serves(instance, node, status)
         for copy in [(instance.id, runs(instance, node, status))]
     }
+
+
+def list_unassigned(target: Desired, assigned: Desired) -> frozenset[str]:
+    """Returns the ids of the planned copies whose nodes have not been told of them yet."""
+    known = {(node, instance.id) for node, instance in _list_copies(assigned)}
+    return frozenset(instance.id for node, instance in _list_copies(target) if (node, instance.id) not in known)
 
 
 def count_copies(

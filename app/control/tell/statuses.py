@@ -130,12 +130,12 @@ def _merge(before: Mapping[str, JSON], status: ObjectStatus) -> dict[str, JSON]:
 
 
 def _find_events(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
-    """Returns an event where the condition has changed; a condition that is good from the start has none."""
+    """Returns an event where the condition has changed; one that is as good as before, or from the start, has none."""
     known = next((condition for condition in before.conditions if condition["type"] == statement.type), None)
     was = (known["status"], known["reason"]) if known else None
     if was == (statement.status, statement.reason) or "Unknown" in (statement.status, was and was[0]):
         return ()
-    if was is None and statement.why.severity == "info":
+    if (was is None or was[0] == statement.status) and statement.why.severity == "info":
         return ()
     key = before.key
     return [event_of(statement.why, statement.message, kind=str(key.kind), tenant=key.tenant, name=key.name)]

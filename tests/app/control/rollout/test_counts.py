@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.control.domain.desired import CopyCounts, FleetStatus, InstanceStatus
 from app.control.domain.specs import DOWN_SECONDS
-from app.control.rollout.counts import PROBE_SECONDS, CopyMarks, count_copies, find_waiting
+from app.control.rollout.counts import PROBE_SECONDS, CopyMarks, count_copies, find_waiting, list_unassigned
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance
 
 TARGET = {"n1": a_node(an_instance("a"), an_instance("b"), a_job("j")), "n2": a_node(an_instance("c"))}
@@ -61,6 +61,12 @@ def test_a_copy_that_starts_is_no_trouble_and_one_that_is_not_reported_for_long_
     assert counts(status, waited=DOWN_SECONDS + PROBE_SECONDS).why == "c on n2/0 does not run"
     silent = FleetStatus({"a": READY, "b": READY, "c": READY}, silent=frozenset({"n2"}))
     assert counts(silent) == CopyCounts(planned=3, running=2, routed=2, why="c on n2/0: its node does not report")
+
+
+def test_a_copy_whose_node_has_not_been_told_of_it_is_still_to_come() -> None:
+    assigned = {"n1": a_node(an_instance("a")), "n2": a_node(an_instance("b"), an_instance("c"))}
+    assert list_unassigned(TARGET, assigned) == {"b"}
+    assert list_unassigned(TARGET, TARGET) == frozenset()
 
 
 def test_a_service_without_a_copy_is_counted_too() -> None:
