@@ -58,21 +58,38 @@ class Explain(Aside[Any]):
 
     def answered(self) -> Any:
         """Returns the explanation that `what` has; `missing` says what the plan does not have."""
-        question = formulate(self.snapshot)
+        snapshot = take_up_calls(self.snapshot, self.plan)
+        question = formulate(snapshot)
         plan = add_predictions(question.problem, drop_left_out(question.problem, self.plan))
         if self.what == "profiling":
-            return _profiling(question, plan, self.snapshot)
+            return _profiling(question, plan, snapshot)
         if self.what == "unserved":
             return _reasons(question, plan)
         if self.what == "job":
-            return _job(question, plan, self.name, self.snapshot)
+            return _job(question, plan, self.name, snapshot)
         if self.what == "service":
-            return _service(question, plan, self.name, self.snapshot, self.recent)
+            return _service(question, plan, self.name, snapshot, self.recent)
         found = next((instance for instance in plan.instances if instance.id == self.name), None)
         if found is None:
             return {"missing": f"the plan has no instance {self.name}"}
         why = why_instance(question.problem, plan, found)
         return cast(InstanceExplanationWire, {"sentences": describe_instance(why), **_instance(why)})
+
+
+def take_up_calls(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """Returns the snapshot with the rates of the plan, if it is a quick step: its record has the rates from before."""
+    lines = [(line.service, line.rate_per_second) for line in plan.instances]
+    lines += [(line.service, line.rate_per_second) for line in plan.unserved]
+    rates = dict.fromkeys(snapshot.calls, 0.0)
+    for name, rate in lines:
+        if name in rates:
+            rates[name] += rate
+    risen = {
+        name: replace(snapshot.expected.get(name, ExpectedLoad(0.0)), rate_per_second=rate, reason="risen")
+        for name, rate in rates.items()
+        if name not in snapshot.expected or rate > snapshot.expected[name].rate_per_second
+    }
+    return replace(snapshot, expected={**snapshot.expected, **risen}) if risen else snapshot
 
 
 def _reasons(question: Question, plan: Plan) -> dict[str, UnservedWhyWire]:

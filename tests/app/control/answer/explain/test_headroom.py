@@ -101,3 +101,11 @@ def test_a_load_barely_above_its_plan_has_no_headroom_and_does_not_raise_it_yet(
 def test_without_loads_nothing_is_said(world: Snapshot, plan: Plan) -> None:
     assert Explain(world, plan, "service", SEARCH, recent(world)).answered()["headroom"] is None
     assert Explain(world, plan, "service", SEARCH).answered()["headroom"] is None
+
+
+def test_a_quick_step_is_explained_by_the_rate_that_it_answers(world: Snapshot, plan: Plan) -> None:
+    before = replace(world, expected={SEARCH: replace(EXPECTED, rate_per_second=200.0)}, calls={SEARCH: (340.0, 300.0)})
+    found = Explain(before, plan, "service", SEARCH, recent(world, (320.0, 180))).answered()
+    assert found["ratePerSecond"] == pytest.approx(340.0)
+    assert "planned for 340 a second: the load has risen" in found["sentences"]
+    assert not any("200" in sentence for sentence in found["sentences"])
