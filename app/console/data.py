@@ -18,6 +18,7 @@ from app.api.plans import plan_wire
 from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire
 from app.console.late_runs import LateRun, find_late_run
 from app.console.money import Money, summarize_money
+from app.console.moves import MoveMap, draw_moves, name_changed_nodes
 from app.nodes.detail import NodeDetail
 from app.nodes.running import OwnedCopy, owners_of, running, running_of_tenant
 from app.store.database import clock, lease
@@ -31,6 +32,7 @@ from app.store.plans.approval_hold import ApprovalHold
 from app.store.plans.plan_reads import CycleWire
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
+from solvers.planning.wire import PlanBodyWire
 
 EVENTS_WITHIN = timedelta(hours=1)
 MOST_TROUBLES = 500  # warnings and alarms
@@ -100,6 +102,16 @@ def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> Cons
         waiting=plan_reads.newest_waiting(connection),
         hold=approval_hold.find(connection),
     )
+
+
+def read_moves(
+    connection: Connection, before: PlanContentWire, after: PlanContentWire | PlanBodyWire, tenant: str = ""
+) -> MoveMap:
+    """Returns the nodes on which two plans differ; a tenant sees its own part of them."""
+    names = name_changed_nodes(before, after)
+    known = {node.name: node for node in fleet_map.read_named_nodes(connection, names)}
+    shown = [known.get(name) or MapNode(name, "", 0, None, None) for name in names]
+    return draw_moves(before, after, [replace(node, gpus=0) for node in shown] if tenant else shown)
 
 
 def read_node(connection: Connection, tenant: str, name: str) -> tuple[ConsoleData, dict[int, dict[str, object]]]:

@@ -38,7 +38,6 @@ from app.problem import HttpProblem
 from app.store.database import clock
 from app.store.fleet import load_points
 from app.store.plans import corrections, plan_reads
-from app.store.plans.corrections import CorrectionRow
 from app.store.plans.plan_reads import CycleWire, PlanHeadRow
 from app.store.world import objects
 from app.store.world.objects import StoredObject, rfc3339
@@ -124,18 +123,22 @@ def explain_profile(ctx: Ctx, who: Who, name: Name) -> Reply[ProfileExplanationW
     granted = require(who, Kind.PROFILE, AccessVerb.READ)
     key = Key(Kind.PROFILE, "", name)
 
-    def read(connection: Connection) -> tuple[StoredObject | None, CorrectionRow | None, float]:
-        found = objects.get_many(connection, (key, POLICY))
-        stored, quantile = found.get(key), quantile_of(found[POLICY].spec if POLICY in found else {})
-        if stored is None:
-            return None, None, quantile
-        model, variant, gpu_type = (str(stored.spec[field]) for field in ("model", "variant", "gpuType"))
-        return stored, corrections.read_one(connection, model, variant, gpu_type), quantile
+    def read(connection: Connection) -> ProfileExplanationWire:
+        stored = objects.get(connection, key)
+        if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
+            raise declare.missing(key)
+        return describe_stored_profile(connection, stored)
 
-    stored, row, quantile = ctx.database.read(read)
-    if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
-        raise declare.missing(key)
-    return answer(describe_profile(name, stored.spec, row, rfc3339(stored.updated_at), quantile))
+    return answer(ctx.database.read(read))
+
+
+def describe_stored_profile(connection: Connection, stored: StoredObject) -> ProfileExplanationWire:
+    """Returns the Profile's points, by the quantile that the Policy counts on."""
+    policy = objects.get(connection, POLICY)
+    model, variant, gpu_type = (str(stored.spec[field]) for field in ("model", "variant", "gpuType"))
+    row = corrections.read_one(connection, model, variant, gpu_type)
+    quantile = quantile_of(policy.spec if policy else {})
+    return describe_profile(stored.name, stored.spec, row, rfc3339(stored.updated_at), quantile)
 
 
 @router.get("/plans/{generation}", summary="Explain a plan, and why nothing has changed since")

@@ -7,14 +7,23 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
+from app.api.answers import explain
+from app.api.answers.overview import OverviewServiceWire
 from app.console.charts.drawing import TimeChart
 from app.console.charts.fleet import FleetPoints, fleet_charts
 from app.console.charts.money import NAMED, days_until, money_charts
 from app.console.charts.ranges import TimeRange
 from app.console.charts.service import service_charts
-from app.store.fleet import fleet_minutes, load_points
+from app.console.charts.shares import ShareFigure, draw_shares
+from app.manifests.model import Key, Kind
+from app.store.fleet import fleet_map, fleet_minutes, latency_points, load_points
 from app.store.money import cost_days
 from app.store.plans import change_points
+from app.store.world import objects
+from app.store.world.objects import Selection
+from solvers.planning.wire import PlanInstanceWire
+
+MOST_PROFILES = 4  # that are drawn: of the variants and GPU types with the most instances
 
 
 def read_fleet_charts(
@@ -32,13 +41,40 @@ def read_fleet_charts(
 
 
 def read_service_charts(
-    connection: Connection, span: TimeRange, now: datetime, service: str, percentile: float
+    connection: Connection, span: TimeRange, now: datetime, service: OverviewServiceWire
 ) -> Sequence[TimeChart]:
-    """Returns the charts of a service, tenant/name, that the caller may see."""
+    """Returns the charts of a service that the caller may see."""
     begins = span.begins(now, span.load_step)
-    tenant, _, name = service.partition("/")
+    tenant, _, name = service["service"].partition("/")
     points = load_points.read_service_points(connection, tenant, name, begins[0], now, span.load_step)
-    return service_charts(begins, span.load_step, points, percentile)
+    latencies = latency_points.read_latency_points(connection, tenant, name, begins[0], now, span.load_step)
+    return service_charts(begins, span.load_step, points, latencies, service)
+
+
+def read_share_figures(
+    connection: Connection, tenant: str, service: OverviewServiceWire, instances: Sequence[PlanInstanceWire]
+) -> list[ShareFigure]:
+    """Returns the Profiles by which the instances are planned, drawn; a tenant's own view for a tenant."""
+    owner, _, name = service["service"].partition("/")
+    stored = objects.get(connection, Key(Kind.SERVICE, owner, name))
+    gpu_types = {node.name: node.gpu_type for node in fleet_map.read_named_nodes(connection, _nodes(instances))}
+    placed: dict[tuple[str, str], list[PlanInstanceWire]] = {}
+    for line in instances:
+        placed.setdefault((line["variant"], gpu_types.get(line["node"], "")), []).append(line)
+    found: list[ShareFigure] = []
+    for (variant, gpu_type), lines in sorted(placed.items(), key=lambda place: -len(place[1]))[:MOST_PROFILES]:
+        known = {"model": stored.spec["model"] if stored else "", "variant": variant, "gpuType": gpu_type}
+        wanted = Selection(
+            Kind.PROFILE, admitting=tenant, has=[f"spec.{field}={value}" for field, value in known.items()]
+        )
+        for profile in objects.page(connection, wanted, ("", ""), 1):
+            figure = draw_shares(explain.describe_stored_profile(connection, profile), lines, service["sloMs"])
+            found += [figure] if figure else []
+    return found
+
+
+def _nodes(instances: Sequence[PlanInstanceWire]) -> set[str]:
+    return {line["node"] for line in instances}
 
 
 def read_money_charts(connection: Connection, now: datetime, tenant: str, currency: str) -> Sequence[TimeChart]:

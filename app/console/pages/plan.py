@@ -9,11 +9,14 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may
+from app.api.plans import plan_wire
 from app.api.plans.plan_wire import PlanWire
 from app.api.plans.plans import PlanDifferenceWire, read_difference, read_whole
 from app.api.requests import Ctx
 from app.console import plan_page
+from app.console.data import read_moves
 from app.console.forms import form_token
+from app.console.moves import MoveMap
 from app.console.page_answer import show, shown_tenant
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
@@ -43,6 +46,7 @@ class PlanPage:
     events: list[RecordedEvent] = field(default_factory=list)
     in_force: int = 0
     hold: ApprovalHold | None = None
+    moves: MoveMap | None = None
 
 
 @router.get("/plans/{generation}")
@@ -94,7 +98,19 @@ def read_page(connection: Connection, tenant: str, generation: int, against: int
         events=[] if tenant else events.recent(connection, about, MOST_EVENTS),
         in_force=in_force,
         hold=None if tenant else approval_hold.find(connection),
+        moves=_read_moves(connection, difference, tenant) if difference else None,
     )
+
+
+def _read_moves(connection: Connection, difference: PlanDifferenceWire, tenant: str) -> MoveMap:
+    """Returns the nodes that the plan changes against the one that it is compared with."""
+    before, after = (
+        (plan_wire.body(connection, number) if number else None) or plan_wire.NOTHING
+        for number in (difference["against"], difference["generation"])
+    )
+    if tenant:
+        before, after = plan_wire.select_tenant(before, tenant), plan_wire.select_tenant(after, tenant)
+    return read_moves(connection, before, after, tenant)
 
 
 def read_plan_number(text: str) -> int:

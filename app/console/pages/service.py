@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
@@ -18,8 +19,9 @@ from app.api.requests import Ctx
 from app.console.charts.drawing import TimeChart
 from app.console.charts.prices import draw_percentiles
 from app.console.charts.ranges import TimeRange, choose_range
-from app.console.charts.reading import read_service_charts
+from app.console.charts.reading import read_service_charts, read_share_figures
 from app.console.charts.section import draw_section
+from app.console.charts.shares import ShareFigure
 from app.console.data import ConsoleData, read_late_runs, read_services
 from app.console.late_runs import LateRun
 from app.console.links import service_link
@@ -41,6 +43,8 @@ from app.store.world.slos import slos
 
 LEAST_PRICE = 0.005  # an hour; less is shown as 0.00
 router = APIRouter(include_in_schema=False)
+
+ServicePictures: TypeAlias = tuple[TimeRange, Sequence[TimeChart], list[ShareFigure]]
 
 MOST_INSTANCES = 200
 MOST_PLANS = 15
@@ -70,25 +74,29 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
 
     query = read_charts_query(request.query_params)
 
-    def read(connection: Connection) -> tuple[ConsoleData, ServiceHistory, TimeRange, Sequence[TimeChart]]:
+    def read(
+        connection: Connection,
+    ) -> tuple[ConsoleData, ServiceHistory, ServicePictures]:
         found = read_services(connection, own, counted)
         chosen = next((line for line in found.services if line["service"] == full), None)
         if chosen is None:
             raise unknown_name("service")
         span = choose_range(query.range, fleet_map.read_begin(connection), found.at)
-        charts = read_service_charts(connection, span, found.at, full, chosen["percentile"])
-        return found, _history(connection, chosen, tenant, name, own), span, charts
+        charts = read_service_charts(connection, span, found.at, chosen)
+        placed = [line for line in found.body["instances"] if line["service"] == full]
+        shares = read_share_figures(connection, own, chosen, placed)
+        return found, _history(connection, chosen, tenant, name, own), (span, charts, shares)
 
     def address(range_name: str, table: str) -> str:
         return f"{service_link(full)}{query.part(range=range_name, table=table)}"
 
-    data, history, span, charts = ctx.database.read(read)
+    data, history, (span, charts, shares) = ctx.database.read(read)
     row = next(row for row in make_rows(data) if row.name == full)
     instances = [line for line in data.body["instances"] if line["service"] == full]
     return show(
         request, who, "service.html", data.at, service=row, history=history, currency=ctx.settings.currency,
         charts=draw_section(charts, span, zone_of_reader(request), address, query.table),
-        instances=instances[:MOST_INSTANCES], more=max(0, len(instances) - MOST_INSTANCES),
+        shares=shares, instances=instances[:MOST_INSTANCES], more=max(0, len(instances) - MOST_INSTANCES),
         may_price=may(who, Noun.WHAT_IF, AccessVerb.WRITE),
     )  # fmt: skip
 

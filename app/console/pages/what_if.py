@@ -13,7 +13,9 @@ from app.access import AccessVerb, Noun, Principal, may, require
 from app.api.answers.whatif import WhatIfRequest, answer_what_if
 from app.api.requests import Ctx
 from app.console.charts.prices import draw_risks
+from app.console.data import read_moves, read_planned
 from app.console.forms import actor_of, form_token, read_form
+from app.console.moves import MoveMap
 from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer
 from app.context import Context
@@ -65,7 +67,8 @@ def _ask_tomorrow(ctx: Context) -> WhatIfRequest:
         raise HttpProblem("invalid", "no service has had a request for a minute in the last 7 days")
     if len(rates) > MOST_RATES:
         raise HttpProblem("invalid", f"{len(rates)} services had requests; a what-if takes at most {MOST_RATES} rates")
-    return WhatIfRequest.model_validate({"rate": [f"{service}={rate:.6f}" for service, rate in rates.items()]})
+    wanted = [f"{service}={rate:.6f}" for service, rate in rates.items()]
+    return WhatIfRequest.model_validate({"plan": True, "rate": wanted})
 
 
 def _question(fields: Mapping[str, str]) -> WhatIfRequest:
@@ -93,7 +96,7 @@ def _question(fields: Mapping[str, str]) -> WhatIfRequest:
             "invalid", "give at least one change: a rate, a latency, a risk, more GPUs or the loss of a node"
         )
     try:
-        return WhatIfRequest.model_validate(question)
+        return WhatIfRequest.model_validate({**question, "plan": True})
     except ValidationError as error:
         raise HttpProblem("invalid", str(error.errors()[0]["msg"])) from None
 
@@ -105,10 +108,13 @@ def _show(
     tenant = shown_tenant(who)
     asks = may(who, Noun.WHAT_IF, AccessVerb.WRITE)
 
-    def read(connection: Connection) -> tuple[datetime, dict[str, list[str]]]:
-        return clock.moment(connection), _names(connection) if asks and not tenant else {}
+    def read(connection: Connection) -> tuple[datetime, dict[str, list[str]], MoveMap | None]:
+        moves = None
+        if found and (after := found.get("plan")):
+            moves = read_moves(connection, read_planned(connection, "").body, after)
+        return clock.moment(connection), _names(connection) if asks and not tenant else {}, moves
 
-    at, names = ctx.database.read(read)
+    at, names, moves = ctx.database.read(read)
     points = found.get("leastChange", []) if found else []
     return show(
         request, who, "what_if.html", at, status=refused.status if refused else 200, fields=fields, found=found,
@@ -117,7 +123,7 @@ def _show(
         risks=draw_risks(prices, ctx.settings.currency) if found and (prices := found.get("riskPrices")) else None,
         margins=describe_margins(found.get("margins", [])) if found else [], is_answer=request.method == "POST",
         currency=ctx.settings.currency, curve=list_distinct(points), least=describe_curve(points),
-        few=find_few(points) if points else None,
+        few=find_few(points) if points else None, moves=moves,
     )  # fmt: skip
 
 

@@ -93,8 +93,9 @@ def table(data: ConsoleData, query: ServicesQuery = TABLE) -> str:
 
 
 def service_page(row: ServiceRow, shares: TokenShares = NO_SHARES) -> str:
-    values: dict[str, Any] = {"history": ServiceHistory(shares, [], []), "instances": [], "more": 0, "charts": CHARTS}
-    return render("service.html", frame=FRAME, service=row, currency="EUR", may_price=False, **values)
+    values: dict[str, Any] = {"history": ServiceHistory(shares, [], []), "charts": CHARTS, "shares": []}
+    more: dict[str, Any] = {"instances": [], "more": 0, "currency": "EUR", "may_price": False}
+    return render("service.html", frame=FRAME, service=row, **values, **more)
 
 
 def said(whole: ConsoleData) -> list[tuple[str, str]]:

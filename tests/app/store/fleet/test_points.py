@@ -11,10 +11,12 @@ from sqlalchemy import Connection, text
 
 from app.console.charts.ranges import RANGES
 from app.console.charts.reading import read_fleet_charts
+from app.store.database import partitions
 from app.store.database.database import Database
-from app.store.fleet import fleet_minutes, late_minutes, load_points, loads
+from app.store.fleet import fleet_minutes, late_minutes, latency_points, load_points, loads
 from app.store.fleet.fleet_minutes import FleetCost
 from app.store.fleet.late_minutes import AnsweredSpan
+from app.store.fleet.latency_points import LatencyPoint
 from app.store.fleet.load_points import LoadPoint
 from app.store.fleet.loads import LoadBucket
 from app.store.money import cost_days
@@ -212,3 +214,27 @@ def test_the_busiest_hour_is_the_one_that_was_planned_for_or_asked_for_most(conn
             {"name": name},
         )
     assert load_points.read_busiest_rates(connection) == {"shop/other": 12.0, "shop/search": 30.0}
+
+
+def test_latencies_come_from_buckets_and_from_hours_of_what_was_assigned_before_them(connection: Connection) -> None:
+    loads.keep(connection, [bucket(MINUTE, latency_counts=[0, 5, 1]), bucket(2 * MINUTE, latency_counts=[2])])
+    loads.keep(connection, [bucket(MINUTE, "other", latency_counts=[9])])
+    partitions.ensure(connection, [NOON])
+    for instance, hour, counts in (("a", 4, [1, 1]), ("b", 4, [0, 0, 3]), ("a", 1, [50]), ("stranger", 5, [70])):
+        connection.execute(
+            text(
+                "INSERT INTO instance_hour (hour, node, instance, minutes, gpu, tenant, service, job, sm_percent,"
+                " memory_gib, requests, errors, latency_counts, batch_mean, queue_mean, busy_seconds)"
+                " VALUES (:hour, 'n', :instance, 60, 0, 'shop', 'search', '', 50, 1, 1, 0, :counts, 1, 1, 1)"
+            ),
+            {"hour": NOON - hour * HOUR, "instance": instance, "counts": counts},
+        )
+    for instance, gpu in (("a", 0), ("b", 0), ("b", 1)):
+        connection.execute(
+            text("INSERT INTO assigned VALUES ('n', :instance, :gpu, 'shop', 'search', '', 50, 1, false, now())"),
+            {"instance": instance, "gpu": gpu},
+        )
+    day = latency_points.read_latency_points(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
+    assert day == [LatencyPoint(NOON - 4 * HOUR, [1, 1, 3]), LatencyPoint(NOON - HOUR, [2, 5, 1])]
+    fine = latency_points.read_latency_points(connection, "shop", "search", NOON - 24 * HOUR, NOON, MINUTE)
+    assert [point.counts for point in fine] == [[2], [0, 5, 1]], "hours are too long for minutes"
