@@ -33,4 +33,4 @@ def move_rates(problem: Problem, seed: int, share: float = MOVED_SHARE) -> Probl
         name: problem.services[name].rate_per_second * float(factor)
         for name, factor in zip(names, factors, strict=True)
     }
-    return problem.with_rates(rates)
+    return problem.change_rates(rates)

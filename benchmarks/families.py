@@ -64,7 +64,7 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
     if name == "C":
         problem = replace(problem, services=_demanding(np.random.default_rng([seed, 2]), problem.services))
     found = scale_to_load(problem, LOAD_SHARES.get(name, LOAD_SHARE) if load is None else load)
-    problem = problem.with_rates(
+    problem = problem.change_rates(
         {service.name: round_figure(service.rate_per_second * found.scale) for service in problem.services.values()}
     )
     if name == "E":

@@ -63,7 +63,7 @@ def new_rates(problem: Problem, changed: float, rng: np.random.Generator) -> dic
 
 def count_moves(before: Plan, after: Plan, touched: Collection[str]) -> PlanMoves:
     """Compares by GPU: a service in the same shape stays, in another shape it is resized; the rest starts and stops."""
-    was, now = _by_gpu(before), _by_gpu(after)
+    was, now = _group_by_gpu(before), _group_by_gpu(after)
     started, stopped, resized, untouched_moved = 0, 0, 0, 0
     for place in was.keys() | now.keys():
         old, new = was.get(place, []), now.get(place, [])
@@ -89,7 +89,7 @@ def run_rounds(
         answer = replans.change(rates)
         ms, cpu_ms = (clock() - began) * 1000, (process_time() - began_cpu) * 1000
         after = replans.plan
-        current = current.with_rates(rates)
+        current = current.change_rates(rates)
         verdict = judge(current, after, simulate=False, keeps=keep)
         found = count_moves(plan, after, rates.keys())
         row = {
@@ -118,7 +118,7 @@ def percentiles(values: Collection[float]) -> dict[str, float]:
     }
 
 
-def _by_gpu(plan: Plan) -> dict[tuple[str, int], list[Instance]]:
+def _group_by_gpu(plan: Plan) -> dict[tuple[str, int], list[Instance]]:
     found: dict[tuple[str, int], list[Instance]] = defaultdict(list)
     for instance in plan.instances:
         found[instance.place].append(instance)

@@ -99,7 +99,7 @@ def is_inner(loop: Any) -> bool:
     return bool(loop.targetoptions.get("no_cpython_wrapper"))
 
 
-def before_compiling(announce: Callable[[], None]) -> None:
+def call_before_compiling(announce: Callable[[], None]) -> None:
     """Registers a function that is called before the first loop is compiled, and never if all loops are cached."""
     BEFORE_COMPILING.append(announce)
 

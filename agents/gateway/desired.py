@@ -143,7 +143,7 @@ class Desired:
             LeftOutRoute(source.removeprefix(FOLLOWED), copy, why[:MOST_REASON]) for source, copy, why in found
         )
 
-    def by_slot(self) -> dict[int, dict[str, HaproxyServer]]:
+    def group_by_slot(self) -> dict[int, dict[str, HaproxyServer]]:
         """Returns the servers of every slot that has any."""
         found: dict[int, dict[str, HaproxyServer]] = {}
         for server in self.servers():

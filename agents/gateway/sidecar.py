@@ -100,7 +100,7 @@ class Sidecar:
                 self._track_routes()
             if changed or not self._still_in_force():
                 self._converge()
-            return self._in_force(source)
+            return self._read_in_force(source)
 
     def follow(self, wanted: Followed) -> None:
         """Puts in force what the control plane reports of nodes that do not declare here, and of services' limits.
@@ -132,7 +132,7 @@ class Sidecar:
     def in_force(self, source: str) -> RoutesInForce | None:
         """Returns a source's routes as last observed; None for a source that never declared any."""
         with self._lock:
-            return self._in_force(source) if source in self._desired.sources else None
+            return self._read_in_force(source) if source in self._desired.sources else None
 
     def counts(self, source: str = "") -> SidecarCounts:
         with self.receiver.lock:
@@ -229,7 +229,7 @@ class Sidecar:
             self._desired = replace(self._desired, refused={})
             self._observed = None
 
-    def _in_force(self, source: str) -> RoutesInForce:
+    def _read_in_force(self, source: str) -> RoutesInForce:
         declared, observed = self._desired.sources[source], self._observed
         states = []
         for route in declared.routes:

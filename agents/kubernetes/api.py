@@ -77,11 +77,11 @@ class KubernetesApi:
         self.namespace = account.namespace()
 
     def get(self, path: str, seconds: float = ANSWER_SECONDS, **query: str) -> Any:
-        return self._decode(self._request("GET", _with(path, query), seconds=seconds))
+        return self._decode(self._request("GET", _add_query(path, query), seconds=seconds))
 
     def get_text(self, path: str, seconds: float = ANSWER_SECONDS, **query: str) -> bytes:
         """Returns an answer that is not JSON, such as a log; `seconds` are those of its connection, and of the rest."""
-        return self._request("GET", _with(path, query), seconds=seconds)
+        return self._request("GET", _add_query(path, query), seconds=seconds)
 
     def create(self, path: str, body: Object) -> Any:
         return self._decode(self._request("POST", path, body))
@@ -94,7 +94,7 @@ class KubernetesApi:
 
     def watch(self, path: str, seconds: int, **query: str) -> Iterator[tuple[str, Object]]:
         """Yields events and their objects as they come, for at most `seconds`."""
-        asked = _with(path, {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)})
+        asked = _add_query(path, {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)})
         with closing(self._connect()) as connection:
             try:
                 connection.request("GET", asked, headers=self._headers())
@@ -156,7 +156,7 @@ def _server_of_pod() -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
-def _with(path: str, query: Mapping[str, str]) -> str:
+def _add_query(path: str, query: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 

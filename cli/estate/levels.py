@@ -28,9 +28,9 @@ def certify(
     needs: Mapping[WorkloadName, LoadNeed | str], promises: Mapping[WorkloadName, WorkloadPromise],
 ) -> CertifiedSavings:  # fmt: skip
     """Returns what the planner's plan with these profiles saves."""
-    from solvers.compiled import before_compiling
+    from solvers.compiled import call_before_compiling
 
-    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    call_before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     from clusters.certified.planning import certify_savings
     from solvers.planning.solve import SolveBudget
 

@@ -140,9 +140,9 @@ def _simulate(
     requests: Mapping[str, PlayedRequests] | None,
 ) -> SimulationReport:
     from app.postgres.faults import PostgresError
-    from solvers.compiled import before_compiling
+    from solvers.compiled import call_before_compiling
 
-    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    call_before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     from simulation.measure.run import SimulationOrder, simulate
     from simulation.own_database import own_database
 

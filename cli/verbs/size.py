@@ -91,9 +91,9 @@ def _size(args: argparse.Namespace, order: SizingOrder) -> SizingReport:
     from simulation.own_databases import own_databases
     from simulation.sizing.rental import RentalMarket, RentalRefused
     from simulation.sizing.run import size
-    from solvers.compiled import before_compiling
+    from solvers.compiled import call_before_compiling
 
-    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    call_before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     try:
         RentalMarket.of(order.declared)  # before a database is started for it
         with quiet_log(), quiet_stdout(), end_by_signals(), own_databases("gpuwright-size-") as databases:

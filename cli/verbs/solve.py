@@ -58,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     problem = declared.problem_to_plan(args)
     gc.disable()  # what is imported and declared is no garbage, now or later
-    from solvers.compiled import before_compiling
+    from solvers.compiled import call_before_compiling
 
-    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    call_before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     from solvers.planners.portfolio import ask_others
     from solvers.planning.solve import SolveBudget, solve  # its loops are read from disk, or compiled, when imported
     from solvers.planning.wire import to_json

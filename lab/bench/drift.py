@@ -96,7 +96,7 @@ def narrow_to_type(problem: Problem, gpu_type: str, gpus: int, load: float) -> P
     problem = replace(problem, nodes={node.name: node for node in nodes})
     scale = scale_to_load(problem, load).scale
     rates = {name: round_figure(service.rate_per_second * scale) for name, service in problem.services.items()}
-    return problem.with_rates(rates)
+    return problem.change_rates(rates)
 
 
 def all_at_once(factor: float) -> Callable[[Simulation], TruthFactor]:

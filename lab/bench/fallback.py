@@ -79,7 +79,7 @@ def _round(process: Any, running: Problem, rates: Mapping[str, float]) -> dict[s
     from solvers.planning.judge.services import AVAILABILITY_RULES
     from solvers.planning.search.promise import keep
 
-    then = running.with_rates(rates)
+    then = running.change_rates(rates)
     began = perf_counter()
     answer = process.add(then, ANSWER_SECONDS)
     took_ms = (perf_counter() - began) * 1000

@@ -46,9 +46,9 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns a row for each planner and service, and one for their sum."""
     from lab.data.missing_data import DataMissing
     from lab.rag import catalogue, trace
-    from solvers.compiled import before_compiling
+    from solvers.compiled import call_before_compiling
 
-    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    call_before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     try:
         recorded = trace.read_trace(Path(args.data), catalogue.CONTEXT_TOKENS)
         costs = {size: catalogue.measured_costs(Path(args.data), size) for size in catalogue.sizes_of(args.model)}

@@ -39,7 +39,7 @@ def sustained_rates(
     def sustains(planner: str, steps: int) -> bool:
         times = steps / STEPS_PER_RATE
         rates = {name: service.rate_per_second * times for name, service in problem.services.items()}
-        unserved = (plan or plan_alone)(problem.with_rates(rates), planner, seed).unserved
+        unserved = (plan or plan_alone)(problem.change_rates(rates), planner, seed).unserved
         return all(entry.rate_per_second <= (1 - SUSTAINED_SHARE) * rates[entry.service] for entry in unserved)
 
     most = STEPS_PER_RATE

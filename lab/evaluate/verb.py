@@ -64,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
     folder = _folder(args.out) if args.out else None
     from app.postgres.faults import PostgresError
     from lab.evaluate.verdicts import count_verdicts
-    from solvers.compiled import before_compiling
+    from solvers.compiled import call_before_compiling
 
-    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    call_before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     systems = tuple(MEASURES) if args.system == ALL else (args.system,)
     figures: dict[str, list[Any]] = {"claims": [], "runs": []}
     for system in systems:

@@ -56,7 +56,9 @@ def static_plans(problem: Problem, service: Service, peak_rate: float) -> Iterat
     cost = 0.0
     for number in range(round((MOST_FACTOR - LEAST_FACTOR) / FACTOR_STEP) + 1):
         factor = round(LEAST_FACTOR + number * FACTOR_STEP, 2)
-        plan = find(alone.with_rates({service.name: factor * peak_rate}), SolveBudget(None, PLAN_WORK), alone=True).plan
+        plan = find(
+            alone.change_rates({service.name: factor * peak_rate}), SolveBudget(None, PLAN_WORK), alone=True
+        ).plan
         assert plan.certificate
         if plan.certificate.cost.resource > cost + CENT and not plan.unserved:
             cost = plan.certificate.cost.resource

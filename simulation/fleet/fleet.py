@@ -165,7 +165,7 @@ class SimulatedFleet:
         if service.tokens is not None:
             times = self._drawn(name, since, until, whole) if known is None else known
             servers = [(copy, work) for copy, work in ready if isinstance(work, TokenWork)]
-            spread(servers, self.arrivals.with_lengths(name, self.truth.lengths(service), times))
+            spread(servers, self.arrivals.draw_with_lengths(name, self.truth.lengths(service), times))
             return
         weights = np.array([max(copy.wanted.rate_per_second, 1e-9) for copy, _ in ready])
         weights /= weights.sum()

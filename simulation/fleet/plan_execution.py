@@ -20,7 +20,7 @@ def carry_out(fleet: SimulatedFleet, plan: Plan, generation: int = 1) -> None:
     for name, lines in by_node.items():
         clocks = {gpu: line.clock_mhz for line in lines for gpu in line.gpus or (line.gpu,)}
         gpus = tuple(AssignedGpu(gpu, clock_mhz=Frame(mhz, mhz, mhz)) for gpu, mhz in sorted(clocks.items()))
-        instances = tuple(to_instance(problem, line) for line in lines)
+        instances = tuple(assign_line(problem, line) for line in lines)
         fleet.nodes[name].offer(
             Assignment(
                 name, 1, generation, generation, instances=instances, gpus=gpus,
@@ -29,7 +29,7 @@ def carry_out(fleet: SimulatedFleet, plan: Plan, generation: int = 1) -> None:
         )  # fmt: skip
 
 
-def to_instance(problem: Problem, line: Instance) -> AssignedInstance:
+def assign_line(problem: Problem, line: Instance) -> AssignedInstance:
     """Returns one line of a plan as its node receives it."""
     service = problem.services[line.service]
     tenant, _, name = line.service.partition("/")

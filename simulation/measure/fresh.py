@@ -51,7 +51,7 @@ def bare_problem(problem: Problem, rates: Mapping[str, float] | None = None) -> 
     state = RunningState(problem.state.now) if problem.state else None
     policy = replace(problem.policy, energy_price_per_kwh=0.0, money_weight=1.0)
     bare = replace(problem, jobs={}, state=state, policy=policy)
-    return bare.with_rates(rates) if rates else bare
+    return bare.change_rates(rates) if rates else bare
 
 
 def serves_all(problem: Problem, plan: Plan) -> bool:

@@ -82,7 +82,7 @@ class RequestTimes:
             self._gaps[service] = VaryingGaps(self.gap_cv, self._seed, service)
         return self._gaps[service].take(since, until, expected)
 
-    def with_lengths(self, service: str, lengths: TokenLengths, times: Floats) -> TokenStream:
+    def draw_with_lengths(self, service: str, lengths: TokenLengths, times: Floats) -> TokenStream:
         """Returns requests at these times: those of the trace as `times` found them, or drawn from the lengths."""
         if service not in self._lengths:
             self._lengths[service] = np.random.default_rng([self._seed, 19, *service.encode()])

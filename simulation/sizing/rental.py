@@ -128,7 +128,7 @@ class RentalMarket:
 
     def useful(self, rates: Mapping[str, float]) -> dict[str, int]:
         """Returns how many GPUs of each type could be of use at these rates, by a generous estimate."""
-        wanted = useful_counts(self._empty.with_rates(rates), self.most)
+        wanted = useful_counts(self._empty.change_rates(rates), self.most)
         return {name: min(count + FEW_GPUS, self.most[name]) for name, count in wanted.items()}
 
     def usable_by(self, services: Collection[str]) -> list[str]:

@@ -40,7 +40,7 @@ class LearningRates:
     rank: int = 4
     passes: int = 60
 
-    def as_array(self) -> Floats:
+    def make_array(self) -> Floats:
         return np.array([self.eta, self.zeta, self.l1, self.l2, self.l2_factors])
 
 
@@ -121,7 +121,7 @@ class FactorMachine:
     def learn(
         self, places: kernels.Array, values: Floats, targets: Floats, order: kernels.Array, rates: LearningRates
     ) -> None:
-        kernels.learn(places, values, targets, order, self.z, self.n, self.weights, self.bias, rates.as_array())
+        kernels.learn(places, values, targets, order, self.z, self.n, self.weights, self.bias, rates.make_array())
 
     def predict(self, places: kernels.Array, values: Floats) -> float:
         return float(kernels.predict(places, values, self.weights, float(self.bias[0])))

@@ -29,8 +29,8 @@ from solvers.planners.names import (
 )
 from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
-from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings, with_jobs
-from solvers.planning.jobs.wide import beside_staying_wide_jobs, seat_wide_jobs
+from solvers.planning.finish import MOST_SIMULATED_INSTANCES, add_jobs, releasable, sound_bound, warnings
+from solvers.planning.jobs.wide import leave_out_wide_jobs, seat_wide_jobs
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.planner_draft import PlanDrafter, PlannerBudget, PlannerDraft
@@ -87,7 +87,7 @@ def find_plan(
     began = time.monotonic()
     work = PlannerBudget(PlannerBudget().work if budget.work is None else budget.work, budget.seed)
     known = problem.state.knowledge.get(planner, {}) if problem.state else {}  # another planner's says nothing here
-    draft = drafter_of(planner)(beside_staying_wide_jobs(problem), known, work)
+    draft = drafter_of(planner)(leave_out_wide_jobs(problem), known, work)
     plan, verdict, method = judge_draft(problem, planner, draft)
     seconds = None if budget.seconds is None else budget.seconds * BOUND_SHARE
     found = find_bound(problem, replace(budget, seconds=seconds), alone=alone) if bounds else FoundBound()
@@ -137,7 +137,7 @@ def drafter_of(planner: str) -> PlanDrafter:
 def judge_draft(problem: Problem, planner: str, draft: PlannerDraft) -> tuple[Plan, Verdict, str]:
     """Has the draft judged, with the jobs that fit if it has none; PlanRefused names the rules it breaks."""
     if draft.jobs is None:
-        plan, of_jobs = with_jobs(problem, draft.instances, draft.unserved)
+        plan, of_jobs = add_jobs(problem, draft.instances, draft.unserved)
     else:
         wide = seat_wide_jobs(problem, draft.instances, draft.jobs)
         jobs, unplaced = (*draft.jobs, *wide.placed), (*draft.unplaced, *wide.unplaced)

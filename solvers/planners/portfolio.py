@@ -20,7 +20,7 @@ from solvers.planners.names import (
     ONE_PER_GPU,
     RESERVE,
 )
-from solvers.planning.jobs.wide import beside_staying_wide_jobs
+from solvers.planning.jobs.wide import leave_out_wide_jobs
 from solvers.planning.plan import OtherPlan, find_served_share
 from solvers.planning.planner_draft import PlannerBudget, RivalPlan
 from solvers.planning.problem import Problem
@@ -48,7 +48,7 @@ def quick_planners(services: int, gpus: int, *, is_short: bool) -> list[str]:
 def _ask(problem: Problem, planner: str) -> RivalPlan:
     """Asks one planner; what it remembers is not used, so that the same problem has the same answer."""
     try:
-        draft = drafter_of(planner)(beside_staying_wide_jobs(problem), {}, PlannerBudget())
+        draft = drafter_of(planner)(leave_out_wide_jobs(problem), {}, PlannerBudget())
         plan, verdict, _ = judge_draft(problem, planner, draft)
     except PlanRefused as refused:
         return RivalPlan(OtherPlan(planner, None, 0.0, str(refused)))

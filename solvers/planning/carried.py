@@ -8,7 +8,7 @@ from math import fsum
 
 from solvers.planning.fleet.grids import accepted_rate
 from solvers.planning.fleet.offers import read_offers
-from solvers.planning.fleet.predictions import with_exec
+from solvers.planning.fleet.predictions import predict_with_exec
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts
@@ -144,5 +144,5 @@ def _predicted(problem: Problem, lines: Sequence[Instance], jobs: Iterable[Place
     for line in lines:
         service, exec_ms = problem.services[line.service], residents[id(line)].exec_ms
         assert exec_ms is not None
-        found.append(with_exec(line, exec_ms, service, problem.policy) or replace(line, exec_ms=exec_ms))
+        found.append(predict_with_exec(line, exec_ms, service, problem.policy) or replace(line, exec_ms=exec_ms))
     return found

@@ -68,7 +68,7 @@ class Duals:
         need = np.array([rates[name] for name in self.services], dtype=np.float64) * NEED_SHARE
         factor = np.where((need > self.need) & self.is_capped, need / self.need, 1.0)
         found = worths(self.price / factor, need, self.unserved_price, self.steps.scaled(factor), self.step_price)
-        best = float(self._at(found).max())
+        best = float(self._weigh_multiples(found).max())
         none = self.unserved_price * np.maximum(need, 1.0)
         bound = self.attainable.above(best, float(none[~self.can_be_served].sum()) * (1 - SAFETY_SHARE))
         return max(bound, self.found) if bool((need >= self.need).all()) else bound
@@ -80,7 +80,7 @@ class Duals:
             return np.ones(1)
         return np.unique(np.append(self.fixed[earning] / self.worth[earning], 1.0))
 
-    def _at(self, found: Worths) -> Floats:
+    def _weigh_multiples(self, found: Worths) -> Floats:
         """Returns the worth of the rates less the worth of GPUs beyond their cost, for each multiple of the prices."""
         factors = self._factors()
         served = found.least(factors, len(self.need)).sum(axis=1)

@@ -78,7 +78,7 @@ def _make_ordinary_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan 
     if division is None:
         services = make_batches(problem, plan, row)
         return finish_services(tables(problem), services, None) if services else None
-    services = make_batches(division.problem, division.of_plan(plan), row)
+    services = make_batches(division.problem, division.split_plan(plan), row)
     return finish_parts(division, services, None, plan.instances) if services else None
 
 
@@ -109,7 +109,7 @@ def _accepted(problem: Problem, services: ServicePlan, beside_jobs: Problem) -> 
     placed, method = services.instances, services.origin
     unserved = services.unserved
     for attempt in range(REPAIR_ROUNDS + 1):
-        plan, of_jobs = with_jobs(beside_jobs, placed, unserved)
+        plan, of_jobs = add_jobs(beside_jobs, placed, unserved)
         is_simulated = len(placed) <= MOST_SIMULATED_INSTANCES
         verdict = judge(problem, plan, simulate=is_simulated, keeps=keep)
         if verdict.is_right or not (plan.instances or plan.jobs):
@@ -143,7 +143,7 @@ def about_bound(found: Round, left_out: Sequence[str]) -> str:
     return f"; bound {found.bound:.6g}" + (f", ignoring {', '.join(left_out)}" if left_out else "")
 
 
-def with_jobs(problem: Problem, placed: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:
+def add_jobs(problem: Problem, placed: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:
     """Adds the jobs that fit next to the services; returns the plan and how its jobs were placed."""
     if not problem.jobs:
         return Plan(tuple(placed), unserved=tuple(unserved)), ""

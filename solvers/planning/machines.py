@@ -81,7 +81,7 @@ class Node:
         """Returns the type of one of its GPUs, with maxW lowered to that GPU's cap."""
         return cap_type(kind, self.caps_w[index]) if self.caps_w else kind
 
-    def by_watts(self, kind: GpuType) -> list[tuple[float, tuple[int, ...]]]:
+    def group_by_watts(self, kind: GpuType) -> list[tuple[float, tuple[int, ...]]]:
         """Returns its GPUs by the watts that they may draw at most, the fewest first."""
         if not self.caps_w:
             return [(kind.max_w, self.gpus)]

@@ -291,7 +291,7 @@ class Problem:
         """Returns the profile of an instance; None if its variant was never measured on the node's GPU type."""
         return self.profiles.get((self.services[service].model, variant, self.nodes[node].gpu_type))
 
-    def with_rates(self, rates: Mapping[str, float]) -> Problem:
+    def change_rates(self, rates: Mapping[str, float]) -> Problem:
         """Returns the same problem with other rates for some services."""
         for name, rate in rates.items():
             if _known(name, self.services, "a new rate", "service") and not rate > 0:

@@ -24,7 +24,7 @@ def rivals_of(problem: Problem, division: Division | None, others: AskOthers | N
         found = []
         for rival in others(problem, is_short=is_short):
             lines = rival.plan.instances if rival.plan else ()
-            found.append(SeatedRival(rival, division.of_parts(lines) if division else lines))
+            found.append(SeatedRival(rival, division.split_instances(lines) if division else lines))
         return found
 
     return ask

@@ -38,4 +38,4 @@ def test_moved_rates_are_the_same_for_a_seed_and_differ_by_service() -> None:
     assert all(0.7 <= factor <= 1.3 for factor in factors.values())
     assert len(set(factors.values())) == len(factors)
     assert moved == move_rates(problem, 3) != move_rates(problem, 4)
-    assert moved.with_rates({name: s.rate_per_second for name, s in problem.services.items()}) == problem
+    assert moved.change_rates({name: s.rate_per_second for name, s in problem.services.items()}) == problem

@@ -109,10 +109,10 @@ def test_a_loop_that_reads_names_through_a_module_of_ours_is_refused(file: Path)
 
 def test_compiling_is_announced_once_and_loading_is_not(file: Path) -> None:
     announced: list[str] = []
-    compiled.before_compiling(lambda: announced.append("compiling"))
+    compiled.call_before_compiling(lambda: announced.append("compiling"))
     read(file)
     assert announced == ["compiling"]
-    compiled.before_compiling(lambda: announced.append("again"))
+    compiled.call_before_compiling(lambda: announced.append("again"))
     read(file)
     assert announced == ["compiling"]
     compiled.BEFORE_COMPILING.clear()

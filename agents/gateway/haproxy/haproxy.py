@@ -63,7 +63,7 @@ class Haproxy:
         ServersRefused means that it can be in force without these servers.
         """
         self.write(desired)
-        wanted: Backends = {backend_name(slot): servers for slot, servers in desired.by_slot().items()}
+        wanted: Backends = {backend_name(slot): servers for slot, servers in desired.group_by_slot().items()}
         done: set[int] = set()
         for _ in range(MOST_ROUNDS):
             workers = self.master.workers()
@@ -86,7 +86,7 @@ class Haproxy:
 
     def observe(self, desired: Desired) -> ObservedHaproxy:
         """Reads HAProxy without changing it; raises NotApplied if it differs from what is desired."""
-        wanted: Backends = {backend_name(slot): servers for slot, servers in desired.by_slot().items()}
+        wanted: Backends = {backend_name(slot): servers for slot, servers in desired.group_by_slot().items()}
         for _ in range(MOST_ROUNDS):
             try:
                 return self._observe(desired, wanted)

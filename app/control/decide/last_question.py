@@ -92,7 +92,7 @@ class LastQuestion:
     def _has_due(self, now: datetime) -> bool:
         return bool(self.regrets.due(now))
 
-    def as_proposed(self, snapshot: Snapshot) -> Snapshot:
+    def keep_proposed_rests(self, snapshot: Snapshot) -> Snapshot:
         """Returns the snapshot with the rests that a proposal was made around.
 
         A person may be reading it, and it starts copies where none failed: the end of a rest asks for no other plan.
@@ -143,7 +143,7 @@ def why_not_ask(before: LastQuestion, moment: Moment) -> HeldBackChange | None:
 
 def _is_proposed_already(before: LastQuestion, snapshot: Snapshot) -> bool:
     """Returns whether a plan that waits for approval answers the question as it was before rests ended."""
-    then = before.as_proposed(snapshot)
+    then = before.keep_proposed_rests(snapshot)
     if then is snapshot or not snapshot.proposal:
         return False
     return before.still_answers(then, pose_moment(then).asked)

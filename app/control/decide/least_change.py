@@ -59,7 +59,7 @@ def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]
     }
     then = {name: max(carried[name], LEAST_RATE) for name in rates}
     unserved = tuple(Unserved(name, LEAST_RATE) for name in sorted(rates) if carried[name] < LEAST_RATE)
-    return question.problem.with_rates(then), replace(running, unserved=unserved), rates
+    return question.problem.change_rates(then), replace(running, unserved=unserved), rates
 
 
 def take_bound_of_search(

@@ -137,7 +137,7 @@ class StepBase:
         The decision's outcome is WRONG if the step breaks a rule that the plan before it keeps.
         """
         held = self.elsewhere
-        problem = self.question.problem.with_rates(
+        problem = self.question.problem.change_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
         )
         judged, lines = self.judged, self._reuse_own(quick.plan.instances)

@@ -55,7 +55,7 @@ class Neighbourhood:
         """Returns the neighbourhood with these instances in place of those of their ids, and with these rates."""
         new = {line.id: line for line in lines}
         instances = tuple(new.get(line.id, line) for line in self.plan.instances)
-        problem = self.problem.with_rates(rates)
+        problem = self.problem.change_rates(rates)
         plan = replace(self.plan, instances=instances, unserved=list_unserved(problem, instances))
         return replace(self, problem=problem, plan=plan)
 

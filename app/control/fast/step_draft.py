@@ -94,14 +94,14 @@ class StepDraft:
                     missed[name] = replace(part, rate_per_second=rate - carried[name])
             self.rungs[name] = StepKind.PARTLY if name in missed else StepKind.START
             self.rates[name] = rate
-        self.problem = self.problem.with_rates(self.rates)
+        self.problem = self.problem.change_rates(self.rates)
         self.plan = replace(after, unserved=tuple(missed[name] for name in sorted(missed)))
 
     def _take(self, after: Neighbourhood, service: str, rate: float, rung: StepKind) -> bool:
         new = {line.id: line for line in after.plan.instances}
         missed = {unserved.service: unserved for unserved in self.plan.unserved if unserved.service != service}
         missed |= {unserved.service: unserved for unserved in after.plan.unserved if unserved.service == service}
-        self.problem = self.problem.with_rates({service: rate})
+        self.problem = self.problem.change_rates({service: rate})
         self.plan = replace(
             self.plan,
             instances=tuple(new.get(line.id, line) for line in self.plan.instances),

@@ -57,7 +57,7 @@ class AddMissing(Aside[SolverAnswer]):
         began = time.monotonic()
         try:
             if has_language_models(self.problem):
-                return add_to_running(self.problem.with_rates(self.rates))
+                return add_to_running(self.problem.change_rates(self.rates))
             plan, _ = _read(self.problem).add(self.rates)
         except Exception as error:  # a bug of the greedy is reported, and the last plan stays in force
             _prepared.clear()

@@ -228,7 +228,7 @@ def batches_found(order: FindBatches) -> SolverAnswer:
         ordinary = ordinary_part(order.problem, order.plan)  # full plans alone move language models
         if ordinary and ordinary[0].services:
             division = divide_as(*ordinary)
-            problem, plan = (division.problem, division.of_plan(ordinary[1])) if division else ordinary
+            problem, plan = (division.problem, division.split_plan(ordinary[1])) if division else ordinary
             limit = order.limit
             if limit and division:
                 limit = replace(limit, whole=division.services_of_parts)

@@ -132,7 +132,7 @@ def _problem_of(network: str, limit_ms: float, policy: Mapping[str, JSON]) -> Pr
 
 
 def _set_rate(problem: Problem, rate_per_second: float) -> Problem:
-    return problem.with_rates(dict.fromkeys(problem.services, rate_per_second))
+    return problem.change_rates(dict.fromkeys(problem.services, rate_per_second))
 
 
 def whole_gpu_rate(problem: Problem) -> float:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from lab.baselines.muxflow import plan_muxflow
 from solvers.planning.problem import Demand, Job, JobProfile, Problem
 from tests.solvers.baselines.whole import test_whole as whole
-from tests.solvers.baselines.whole.test_whole import NOON, planned, with_rates
+from tests.solvers.baselines.whole.test_whole import NOON, change_rates, planned
 from tests.solvers.hetsev.fleet.fleets import fleet
 
 MILD = Demand(cpu_cores=1, host_memory_gib=1, pressure=((10, 0.1), (90, 0.6)), sensitivity=0.3)
@@ -43,7 +43,7 @@ def test_muxflow_runs_one_job_at_most_beside_a_service_in_what_that_leaves() -> 
 
 def test_muxflow_matches_for_the_most_throughput_of_all_jobs() -> None:
     """Two services leave different parts of their GPUs; which job loses more by the smaller one is tried by hand."""
-    problem = with_rates(fleet(), 20.0, 120.0)
+    problem = change_rates(fleet(), 20.0, 120.0)
     steep = job("steep")
     flat = replace(job("flat"), profiles={
         kind: JobProfile(((10, 6.0), (90, 8.0)), 4.0, MILD) for kind in ("fast", "slow")

@@ -59,7 +59,7 @@ class FleetDelta:
     def add(self, rates: Mapping[str, float] | None = None) -> tuple[Plan, Verdict]:
         """Returns the plan for these rates, and the judge's verdict. It can be asked again."""
         began = monotonic()
-        problem = self.problem.with_rates(rates or {})
+        problem = self.problem.change_rates(rates or {})
         moved = self._find_moved(problem)
         held: set[str] = set()
         for left in range(TRIES, -1, -1):

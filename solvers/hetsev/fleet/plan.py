@@ -78,7 +78,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
         fleet.place(starts, memory, budget.seed)
         starts = fleet.still_short(acting)
     instances, rests = carry(problem, fleet.seats, jobs)
-    memory.wait(fleet.without_place())
+    memory.wait(fleet.list_without_place())
     unserved = tuple(Unserved(name, rate, fleet.why(name, memory)) for name, rate in sorted(rests.items()))
     return PlannerDraft(tuple(instances), unserved, fleet.describe(rounds), memory.knowledge())
 
@@ -150,7 +150,7 @@ class _Fleet:
                 starts += [(name, shape) for shape in choose_starts(self.problem, counts, self.rooms)]
         return starts
 
-    def without_place(self) -> set[str]:
+    def list_without_place(self) -> set[str]:
         return {name for name, counts in self.counts.items() if counts.full and (counts.short or counts.wanted)}
 
     def why(self, name: str, memory: FleetMemory) -> str:

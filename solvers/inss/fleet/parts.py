@@ -58,7 +58,7 @@ class FleetLayout:
         """Returns the number of GPUs that may run a service."""
         return sum(len(self.places[key]) for key, pool in self.pools.items() if pool in self.speeds[name].profiles)
 
-    def as_throughput(self, parts: Mapping[str, int]) -> ThroughputProblem:
+    def pose_throughput(self, parts: Mapping[str, int]) -> ThroughputProblem:
         """Returns InSS's problem, with so many parts of each service."""
         kinds = tuple(
             ThroughputGpuType(key, self.problem.gpu_types[pool.gpu_type].memory_gib) for key, pool in self.pools.items()

@@ -82,7 +82,7 @@ def _place(
     parts = {name: layout.least_parts(name) for name in layout.speeds if layout.most_parts(name)}
     best: CarriedFleet | None = None
     for _ in range(MOST_ROUNDS):
-        outcome = serve(layout.as_throughput(parts))
+        outcome = serve(layout.pose_throughput(parts))
         seats, without = seat_answer(layout, outcome.answer, running)
         instances, rests = carry(problem, choose_batches(problem, seats, jobs, rooms).seats, jobs)
         reasons = {name: why_no_shape(problem) for name in problem.services if name not in parts}

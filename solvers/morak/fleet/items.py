@@ -79,12 +79,12 @@ class MorakItems:
     @cached_property
     def knees(self) -> Mapping[str, tuple[MorakItem, ...]]:
         """Returns each service at the knees of its smallest and its largest batch (K1)."""
-        return {name: items for name in self.problem.services if (items := self._of(name, only_knees=True))}
+        return {name: items for name in self.problem.services if (items := self._list_items(name, only_knees=True))}
 
     @cached_property
     def shares(self) -> Mapping[str, tuple[MorakItem, ...]]:
         """Returns each service at the knees of all batches and at every SM% that was measured."""
-        return {name: items for name in self.problem.services if (items := self._of(name, only_knees=False))}
+        return {name: items for name in self.problem.services if (items := self._list_items(name, only_knees=False))}
 
     @cached_property
     def least_percents(self) -> Mapping[str, int]:
@@ -94,7 +94,7 @@ class MorakItems:
             for name, items in self.shares.items()
         }
 
-    def _of(self, name: str, *, only_knees: bool) -> tuple[MorakItem, ...]:
+    def _list_items(self, name: str, *, only_knees: bool) -> tuple[MorakItem, ...]:
         service = self.problem.services[name]
         found: list[tuple[float, tuple[MorakItem, ...]]] = []
         for variant in service.variants:

@@ -55,7 +55,7 @@ def list_candidates(space: Patterns, choice: PricedChoice, how: Pass) -> Candida
         codes, is_all = _list_pool(space, choice, pool, copies, how)
         rates = np.ascontiguousarray(space.exact(pool, codes)[0][:, space.served])
         if len(codes) > EXACT_PART * how.patterns:
-            kept = _of_each_cell(rates, rates @ choice.prices[space.served])
+            kept = _choose_of_each_cell(rates, rates @ choice.prices[space.served])
             codes, rates, is_all = codes[kept], rates[kept], False
         is_whole = is_whole and is_all and how.sm_step == 1
         pools.append(PoolPatterns(pool, int(choice.number[pool]), codes, rates))
@@ -74,7 +74,7 @@ def _list_pool(space: Patterns, choice: PricedChoice, pool: int, copies: StepPri
     return codes, True
 
 
-def _of_each_cell(rates: Floats, worth: Floats) -> Ints:
+def _choose_of_each_cell(rates: Floats, worth: Floats) -> Ints:
     """Returns the pattern that is worth most of each cell of about the same rates."""
     cells: NDArray[np.int16] = np.floor(rates / CELL).astype(np.int16)
     best_first = np.argsort(-worth, kind="stable")

@@ -39,7 +39,7 @@ class OpenChoices:
     def __init__(self, space: Patterns, sure: float, ceiling: float, least: float) -> None:
         """`sure` is what each plan pays for load that nothing can serve; no plan of interest costs `ceiling`."""
         self._space, self.ceiling = space, ceiling
-        self._numbers, costs = _by_price(space.t)
+        self._numbers, costs = _list_by_price(space.t)
         self._costs = sure + costs
         self._is_refuted = self._costs < least - LEAST_SHARE * max(1.0, least)
         self._priced: dict[int, PricedChoice] = {}
@@ -83,7 +83,7 @@ class OpenChoices:
         self._is_refuted |= (self._numbers <= number).all(axis=1)
 
 
-def _by_price(t: Tables) -> tuple[Ints, Floats]:
+def _list_by_price(t: Tables) -> tuple[Ints, Floats]:
     """Lists every choice of how many GPUs of each pool to pay, the cheapest first, with its price.
 
     GPUs billed by themselves are paid to run something, and so draw their idle watts; one of a paid node may be empty.

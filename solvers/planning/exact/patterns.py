@@ -63,7 +63,7 @@ class Patterns:
         services = len(self.t.services)
         return priced_steps(self.copies, v[services:] / self.copies.least, services)
 
-    def with_copies(self, rates: Floats) -> Floats:
+    def add_copies(self, rates: Floats) -> Floats:
         """Returns rates with the parts of instances asked for."""
         own = rates[:, self.several]
         large = np.minimum(1.0, LEAST_LARGE + 4.0 * (1.0 - LEAST_LARGE) * own)
@@ -91,7 +91,7 @@ class Patterns:
         services = len(self.t.services)
         floor = np.array([least, BEST_STEPS, 0.0])
         if find_patterns(of, self.t.rate, v[:services], self.copy_prices(v), floor, True, codes, rates, 1 << 60, 1):
-            found = self.with_copies(rates)
+            found = self.add_copies(rates)
             self.rates[site] = np.vstack([self.rates[site], found])
             least = max(least, float(found[0] @ v) * (1 + MORE) + MORE)
         self.steps += BEST_STEPS - float(floor[1])
@@ -168,7 +168,7 @@ class Patterns:
         about = np.zeros((len(codes), 2))
         if (codes >= 0).any():
             exact_rates(self.options[self.site[pool]], codes, found, about)
-        return self.with_copies(np.minimum(found / self.t.rate, 1.0)), about
+        return self.add_copies(np.minimum(found / self.t.rate, 1.0)), about
 
 
 def _fullest(rates: Floats, tight: Flags) -> Floats:

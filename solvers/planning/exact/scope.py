@@ -32,7 +32,7 @@ def _has_mixed_node(t: Tables) -> bool:
     """Returns whether GPUs of a node billed whole have different caps; their pool knows the smallest alone."""
     problem = t.problem
     return any(
-        is_billed_whole(node, problem.policy) and len(node.by_watts(problem.gpu_types[node.gpu_type])) > 1
+        is_billed_whole(node, problem.policy) and len(node.group_by_watts(problem.gpu_types[node.gpu_type])) > 1
         for node in problem.nodes.values()
     )
 

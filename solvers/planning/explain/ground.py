@@ -89,12 +89,12 @@ class Ground:
         views = (rooms.view([[number] for number in numbers]), *self.views)
         return replace(self, rooms=rooms, commons=rooms.commons, views=views)
 
-    def with_nodes(self, fresh: Sequence[Node], added: RoomView) -> Ground:
+    def add_nodes(self, fresh: Sequence[Node], added: RoomView) -> Ground:
         """Returns the same with more nodes, which are alike and have one GPU each; the view shows these GPUs."""
         idle_w = added.types[0].idle_w * len(fresh)
         return replace(self, commons=self.commons.grow(fresh, idle_w), views=(*self.views, added))
 
-    def without_caps(self) -> Ground:
+    def lift_caps(self) -> Ground:
         """Returns the same as if each GPU could draw all the watts of its type."""
         types = self.problem.gpu_types
         lifted = []

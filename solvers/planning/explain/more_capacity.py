@@ -37,7 +37,7 @@ def gpus(case: RelaxedCase, below: float) -> Proposal | None:
         most = fewest + max(fewest, service.min_instances, 8)
         most = min(most, MOST_GPUS, most if below == inf else ceil(below * there))
 
-        more = partial(_with_gpus, case, like, view)
+        more = partial(_add_gpus, case, like, view)
 
         def is_enough(number: int, more: Callable[[int], RelaxedCase] = more, fewest: int = fewest) -> bool:
             return find_whole_offer(more(fewest + number)) is not None
@@ -194,7 +194,7 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     return like, words + (f", with capW {like.caps_w[0]:g}" if like.caps_w else "")
 
 
-def _with_gpus(case: RelaxedCase, like: Node, view: RoomView, number: int) -> RelaxedCase:
+def _add_gpus(case: RelaxedCase, like: Node, view: RoomView, number: int) -> RelaxedCase:
     """Returns the case with so many more nodes like this one, each with the GPU that the view shows."""
     fresh: list[Node] = []
     while len(fresh) < number:
@@ -203,7 +203,7 @@ def _with_gpus(case: RelaxedCase, like: Node, view: RoomView, number: int) -> Re
             name += "-more"
         fresh.append(replace(like, name=name, gpus=(0,), caps_w=like.caps_w[:1]))
     added = replace(view, nodes=(fresh[0],), places=(tuple((node.name, 0) for node in fresh),))
-    return replace(case.on(lambda ground: ground.with_nodes(fresh, added)), more=tuple(fresh))
+    return replace(case.on(lambda ground: ground.add_nodes(fresh, added)), more=tuple(fresh))
 
 
 MOST_GPUS = 4096

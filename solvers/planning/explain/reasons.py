@@ -151,7 +151,7 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
         found.append(Lift(f"{words}, leaves no room for it", lambda about: about.under(limit=None)))
     if policy.power_budget_w is not None:
         words = f"{_budget_words(case.rooms.commons, policy)}, leaves no power for it"
-        found.append(Lift(words, _under(power_budget_w=None)))
+        found.append(Lift(words, _change_policy(power_budget_w=None)))
     if any(
         profile.demand.cpu_cores or profile.demand.host_memory_gib
         for node in {node.gpu_type: node for node in problem.nodes.values()}.values()
@@ -163,11 +163,11 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
         found.append(Lift(words, _endless("host_memory_gib")))
     if any(node.caps_w for node in problem.nodes.values()):
         words = "capW of the nodes leaves no watts for it on GPUs with room"
-        found.append(Lift(words, lambda about: about.on(Ground.without_caps)))
+        found.append(Lift(words, lambda about: about.on(Ground.lift_caps)))
     words = f"sameModelPerGpu {policy.same_model_per_gpu} keeps it off GPUs where its model runs"
-    found.append(Lift(words, _under(same_model_per_gpu=100_000)))
+    found.append(Lift(words, _change_policy(same_model_per_gpu=100_000)))
     words = f"clientsPerGpu {policy.clients_per_gpu} keeps it off GPUs with room"
-    found.append(Lift(words, _under(clients_per_gpu=100_000)))
+    found.append(Lift(words, _change_policy(clients_per_gpu=100_000)))
     if service.is_dedicated:
         words = "it is dedicated, and too few of the GPUs that may run it are empty"
         found.append(Lift(words, lambda about: about.wishing(is_dedicated=False)))
@@ -235,7 +235,7 @@ def _is_whole(case: RelaxedCase, offered: Offer) -> bool:
     return offered.rate_per_second >= case.terms.service.rate_per_second * ENOUGH_SHARE
 
 
-def _under(**policy: object) -> Callable[[RelaxedCase], RelaxedCase]:
+def _change_policy(**policy: object) -> Callable[[RelaxedCase], RelaxedCase]:
     def without(about: RelaxedCase) -> RelaxedCase:
         changed: Policy = replace(about.terms.policy, **policy)  # type: ignore[arg-type]
         return about.under(policy=changed)

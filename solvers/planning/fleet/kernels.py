@@ -127,7 +127,7 @@ def smallest_share(
 
 
 @njit("int64(int64, float64, float64, float64, float64)", inner=True)
-def _within(count: int, cores: float, host_gib: float, cores_each: float, host_gib_each: float) -> int:
+def _limit_count(count: int, cores: float, host_gib: float, cores_each: float, host_gib_each: float) -> int:
     """Returns how many of these a node's CPU cores and host memory allow."""
     if count > 0 and cores_each > 0.0:
         count = min(count, floor(cores / cores_each * (1.0 + SLACK)))
@@ -156,7 +156,7 @@ def count_rooms(
             gpu = gpus[k]
             if node[gpu] != at:
                 if at >= 0:
-                    total += _within(here, cores[at], host_gib[at], cores_each, host_gib_each)
+                    total += _limit_count(here, cores[at], host_gib[at], cores_each, host_gib_each)
                 here, at = 0, node[gpu]
             if not is_open[gpu] or free_sm[gpu] < sm or free_gib[gpu] < gib or free_w[gpu] * (1.0 + SLACK) < watts:
                 continue
@@ -165,5 +165,5 @@ def count_rooms(
             most = min(int(free_sm[gpu] // sm), most_clients - clients[gpu], same_model - models[gpu])
             here += max(1, min(most, int(free_gib[gpu] / max(gib, SLACK))))
         if at >= 0:
-            total += _within(here, cores[at], host_gib[at], cores_each, host_gib_each)
+            total += _limit_count(here, cores[at], host_gib[at], cores_each, host_gib_each)
         into[s] = total

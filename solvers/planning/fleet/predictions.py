@@ -11,7 +11,7 @@ from solvers.planning.judge.readings import Resident, slow_down
 from solvers.planning.problem import Instance, Place, PlacedJob, Policy, Problem, Service
 
 
-def with_exec(instance: Instance, exec_ms: float, service: Service, policy: Policy) -> Instance | None:
+def predict_with_exec(instance: Instance, exec_ms: float, service: Service, policy: Policy) -> Instance | None:
     """Returns an instance with this exec, the batch timeout that it needs, and its latency; None if none is enough."""
     judged_ms, rate = exec_ms * (1 + policy.exec_margin), instance.rate_per_second
     promise = (service.percentile, rate, service.variation)
@@ -43,5 +43,5 @@ def predict_again(
 
 def _predict(problem: Problem, line: Resident) -> Instance:
     instance, exec_ms = line.instance, line.exec_ms or 0.0
-    predicted = with_exec(instance, exec_ms, problem.services[instance.service], problem.policy)
+    predicted = predict_with_exec(instance, exec_ms, problem.services[instance.service], problem.policy)
     return predicted or replace(instance, exec_ms=exec_ms)  # the judge refuses it

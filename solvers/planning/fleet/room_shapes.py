@@ -13,7 +13,7 @@ from solvers.latency.kernels import BUSY_POINTS
 from solvers.latency.rates import none_left
 from solvers.planning.fleet.grids import ROUNDING, SM, Floats, Ints, ProfileGrid, read_grid, read_loads
 from solvers.planning.fleet.kernels import caps
-from solvers.planning.fleet.predictions import with_exec
+from solvers.planning.fleet.predictions import predict_with_exec
 from solvers.planning.fleet.room_view import RoomView
 from solvers.planning.problem import Instance, Node, Place, Policy, Profile, Service
 
@@ -90,7 +90,7 @@ class RoomShapes:
             name, service.name, *place, profile.variant, batch, 0.0, sm_percent, profile.memory_gib[batch],
             way.clock_mhz, rate_per_second,
         )  # fmt: skip
-        return with_exec(instance, float(self.exec_ms[row, sm_percent]), service, policy)
+        return predict_with_exec(instance, float(self.exec_ms[row, sm_percent]), service, policy)
 
 
 def tabulate(

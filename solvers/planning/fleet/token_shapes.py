@@ -51,11 +51,11 @@ def list_shapes(facts: TokenFacts, service: Service) -> list[TokenShape]:
             if profile is not None and (service.gpu_types is None or name in service.gpu_types):
                 clocks = _clocks(facts, profile, gpu)
                 for degree in sorted(set(profile.iteration) & set(variant.llm.degrees)):
-                    found += _on(facts.policy, service, variant, profile, gpu, degree, clocks)
+                    found += _list_on(facts.policy, service, variant, profile, gpu, degree, clocks)
     return found
 
 
-def _on(
+def _list_on(
     policy: Policy, service: Service, variant: Variant, profile: Profile, gpu: GpuType, degree: int,
     clocks: Sequence[float],
 ) -> Iterable[TokenShape]:  # fmt: skip

@@ -10,7 +10,7 @@ from solvers.planning.beside import NO_GPU, narrow_problem, wide_of
 from solvers.planning.jobs import exact, explain, search
 from solvers.planning.jobs.placement import JobPlacement, less
 from solvers.planning.jobs.room import room
-from solvers.planning.jobs.wide import seat_wide_jobs, wide_jobs, without_wide_jobs
+from solvers.planning.jobs.wide import leave_out_wide_seats, seat_wide_jobs, wide_jobs
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Unplaced
@@ -38,9 +38,9 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     if not problem.jobs:
         return JobPlan((), (), tuple(instances), 0.0, "no jobs")
     if wide := wide_of(problem, instances):
-        return _beside(problem, instances, wide, work)
+        return _place_beside_models(problem, instances, wide, work)
     if wide_jobs(problem):
-        return _beside_wide_jobs(problem, instances, work)
+        return _place_wide_first(problem, instances, work)
     left = room(problem, instances)
     placement = JobPlacement(left, SPLITS_AT_SCALE)
     search.search(placement, work)
@@ -67,7 +67,9 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     return JobPlan(placed, explain.unplaced(placement), others, max(0.0, placement.cost), method)
 
 
-def _beside(problem: Problem, instances: Sequence[Instance], wide: Sequence[Instance], work: int) -> JobPlan:
+def _place_beside_models(
+    problem: Problem, instances: Sequence[Instance], wide: Sequence[Instance], work: int
+) -> JobPlan:
     """Places jobs on the GPUs that language models leave."""
     narrow = narrow_problem(problem, wide)
     models = {line.service for line in wide}
@@ -80,10 +82,10 @@ def _beside(problem: Problem, instances: Sequence[Instance], wide: Sequence[Inst
     return replace(found, instances=order)
 
 
-def _beside_wide_jobs(problem: Problem, instances: Sequence[Instance], work: int) -> JobPlan:
+def _place_wide_first(problem: Problem, instances: Sequence[Instance], work: int) -> JobPlan:
     """Places jobs on several GPUs first, and all others on the GPUs that they leave."""
     seats = seat_wide_jobs(problem, instances)
-    found = place_jobs(without_wide_jobs(problem, seats.placed), instances, work)
+    found = place_jobs(leave_out_wide_seats(problem, seats.placed), instances, work)
     return replace(
         found,
         jobs=tuple(sorted([*found.jobs, *seats.placed], key=lambda placed: placed.job)),

@@ -19,7 +19,7 @@ SECONDS_A_YEAR = 31_557_600
 def unplaced(s: JobPlacement) -> tuple[Unplaced, ...]:
     """Explains the jobs that wait and the jobs that stay but miss their deadline, the most expensive first."""
     late = [job for job in sorted(s.room.stays) if is_late(s, job)]
-    found = [Unplaced(s.room.jobs[job].name, *_of_who_stays(s, job)) for job in [*sorted(s.left_out), *late]]
+    found = [Unplaced(s.room.jobs[job].name, *_explain_staying(s, job)) for job in [*sorted(s.left_out), *late]]
     for place, job in enumerate(s.waiting()):
         found.append(Unplaced(s.room.jobs[job].name, reason(s, job), relaxation(s, job) if place < FULL_JOBS else ""))
     return tuple(found)
@@ -51,7 +51,7 @@ def pace(s: JobPlacement, job: int) -> float:
     return float(work.pace[profile, sms[job]] / slower)
 
 
-def _of_who_stays(s: JobPlacement, job: int) -> tuple[str, str]:
+def _explain_staying(s: JobPlacement, job: int) -> tuple[str, str]:
     placed = s.room.stays[job]
     if job in s.left_out:
         return (f"it runs on {placed.node}/{placed.gpu} and is not preemptible, but what the plan puts there "
@@ -92,7 +92,7 @@ def reason(s: JobPlacement, job: int) -> str:
             counts.append(f"{count} with {words}")
         open_ &= ~fails
     if open_.any():
-        counts.append(f"{int(open_.sum())} {_of_the_open(s, job)}")
+        counts.append(f"{int(open_.sum())} {_explain_open(s, job)}")
     return f"of {len(of)} GPUs it has a profile for: {', '.join(counts)}"
 
 
@@ -103,7 +103,7 @@ def _name_price(spec: Job) -> str:
     return "a price above its limit or above the cost of its wait"
 
 
-def _of_the_open(s: JobPlacement, job: int) -> str:
+def _explain_open(s: JobPlacement, job: int) -> str:
     gpu, cost, _ = s.home(job)
     if gpu >= 0 and cost > s.penalty[job]:
         return f"where its energy, {cost:.4g} an hour, costs more than its wait, {s.penalty[job]:.4g}"

@@ -61,7 +61,7 @@ def seat_wide_jobs(problem: Problem, instances: Sequence[Instance], jobs: Sequen
     return WideJobs(tuple(placed), tuple(unplaced), cost + seating.cost)
 
 
-def beside_staying_wide_jobs(problem: Problem) -> Problem:
+def leave_out_wide_jobs(problem: Problem) -> Problem:
     """Returns what is left for a planner that knows no jobs on several GPUs: all but those that must stay."""
     if not wide_jobs(problem):
         return problem
@@ -77,7 +77,7 @@ def _staying(problem: Problem, *, is_wide: bool) -> list[PlacedJob]:
     ]
 
 
-def without_wide_jobs(problem: Problem, placed: Sequence[PlacedJob]) -> Problem:
+def leave_out_wide_seats(problem: Problem, placed: Sequence[PlacedJob]) -> Problem:
     """Returns the problem of all other jobs: without these seats, and with what they leave of their nodes."""
     return _leave_to_others(problem, placed, are_paid=True)
 

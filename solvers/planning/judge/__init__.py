@@ -38,11 +38,11 @@ def judge_services(problem: Problem, plan: Plan, keeps: Keeps) -> Verdict:
     state = problem.state
     places = {place for job in (*plan.jobs, *(state.jobs if state else ())) for place in job.places}
     alone = replace(problem, jobs={}, state=RunningState(state.now, state.running) if state else None)
-    bare = replace(plan, instances=_with_timeouts_of(alone, plan.instances, places), jobs=(), unplaced=())
+    bare = replace(plan, instances=_limit_timeouts(alone, plan.instances, places), jobs=(), unplaced=())
     return judge(alone, bare, simulate=False, keeps=keeps)
 
 
-def _with_timeouts_of(problem: Problem, instances: tuple[Instance, ...], places: Set[Place]) -> tuple[Instance, ...]:
+def _limit_timeouts(problem: Problem, instances: tuple[Instance, ...], places: Set[Place]) -> tuple[Instance, ...]:
     """Returns the instances with timeouts no longer than they execute on these GPUs without jobs.
 
     Beside a job an instance executes longer, and its batches may wait as long as that; longer waits are not allowed.

@@ -99,7 +99,7 @@ def _partly(begun: Divider, work: int) -> Iterator[tuple[_Worth, Division]]:
         for _ in range(HALVINGS):
             served = (low + high) / 2
             rates = {name: begun.asked.services[name].rate_per_second * served for name in begun.mixable}
-            mixes = cheapest_mixes(begun.asked.with_rates(rates), begun.mixable, alone=alone)
+            mixes = cheapest_mixes(begun.asked.change_rates(rates), begun.mixable, alone=alone)
             division = begun.mixed({name: replace(mix, served=served) for name, mix in mixes.items()}).division()
             found = _weigh(division, work)
             yield found, division
@@ -161,6 +161,6 @@ def divide_as(problem: Problem, plan: Plan) -> Division | None:
         return None
     choices: Iterator[Division] = (replace(begun, keeps_slos=keeps).division() for keeps in (True, False))
     for division in choices:
-        if judge_services(division.problem, division.of_plan(plan), keep).is_right:
+        if judge_services(division.problem, division.split_plan(plan), keep).is_right:
             break
     return division

@@ -102,7 +102,7 @@ class Divider:
         state = self.problem.state
         if state is None:
             return division
-        lines = tuple(division.of_parts(state.running))
+        lines = tuple(division.split_instances(state.running))
         return replace(division, problem=replace(found, state=RunningState(state.now, lines, state.jobs)))
 
     def _size(self, name: str, usable: Sequence[str]) -> float:

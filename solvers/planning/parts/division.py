@@ -34,7 +34,7 @@ class Division:
     parts: Mapping[str, tuple[Part, ...]]  # by service
     impossible: Mapping[str, str]  # services that no nodes can run by their rules, and why
 
-    def of_parts(self, instances: Iterable[Instance]) -> list[Instance]:
+    def split_instances(self, instances: Iterable[Instance]) -> list[Instance]:
         """Returns these instances as those of parts, without those that run where no part may."""
         found, filled = [], dict.fromkeys((part.name for parts in self.parts.values() for part in parts), 0.0)
         for line in instances:
@@ -88,7 +88,7 @@ class Division:
         running = [line for line in _running(self.whole) if line.service in self.parts]
         total = sum(line.rate_per_second for line in running)
         held: dict[str, float] = defaultdict(float)
-        for line in self.of_parts(running):
+        for line in self.split_instances(running):
             held[line.service] += line.rate_per_second
         fits = sum(
             min(held[part.name], self.whole.services[name].rate_per_second * part.share * FITS_FACTOR)
@@ -97,9 +97,9 @@ class Division:
         )
         return 1 - min(1.0, fits / total) if total > 0 else 0.0
 
-    def of_plan(self, plan: Plan) -> Plan:
+    def split_plan(self, plan: Plan) -> Plan:
         """Returns a plan of the whole services as one of their parts."""
-        instances = self.of_parts(plan.instances)
+        instances = self.split_instances(plan.instances)
         kept = [entry for entry in plan.unserved if entry.service in self.problem.services]
         divided = {part.name for parts in self.parts.values() for part in parts}
         missing = [entry for entry in list_unserved(self.problem, instances) if entry.service in divided]

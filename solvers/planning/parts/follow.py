@@ -38,7 +38,7 @@ class PartsReplanner:
     def change(self, rates: Mapping[str, float]) -> Replanned:
         """Changes the plan to follow new rates of these services."""
         found = self.replanner.change(self.division.of_rates(rates))
-        self.division = replace(self.division, whole=self.division.whole.with_rates(rates))
+        self.division = replace(self.division, whole=self.division.whole.change_rates(rates))
         return found
 
     @property
@@ -60,4 +60,4 @@ def follow_services(problem: Problem, plan: Plan) -> WarmReplanner:
     division = divide_as(problem, plan)
     if division is None:
         return Replanner.of(problem, plan)
-    return PartsReplanner(division, Replanner.of(division.problem, division.of_plan(plan)), plan)
+    return PartsReplanner(division, Replanner.of(division.problem, division.split_plan(plan)), plan)

@@ -71,7 +71,7 @@ class MixedReplanner:
     def change(self, rates: Mapping[str, float]) -> Replanned:
         """Changes the plan to follow new rates of these services."""
         before = list(self.wide)
-        self.problem = self.problem.with_rates(rates)
+        self.problem = self.problem.change_rates(rates)
         of_rest = {name: rate for name, rate in rates.items() if self.problem.services[name].tokens is None}
         found = self.rest.change(of_rest) if self.rest and (of_rest or not rates) else None
         self.wide, self.unserved = set_present_rates(self.problem, self.wide)

@@ -94,7 +94,7 @@ class Replanner:
     def change(self, rates: Mapping[str, float]) -> Replanned:
         """Changes the plan to follow new rates of these services."""
         d, before = self.board, self.problem
-        problem = before.with_rates(rates)
+        problem = before.change_rates(rates)
         new = {d.t.number_of[name] for name, rate in rates.items() if rate != before.services[name].rate_per_second}
         services = sorted(new | self.broken)
         for name, rate in rates.items():

@@ -213,7 +213,7 @@ def _ints(values: Iterable[int]) -> Ints:
 def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
     """Returns the sites and the pools of GPUs, both in an order that the names of types and prices decide."""
     policy, nodes = problem.policy, [problem.nodes[name] for name in sorted(problem.nodes)]
-    parts = [(node, part) for node in nodes for part in _by_cap(problem, node)]
+    parts = [(node, part) for node in nodes for part in _group_by_cap(problem, node)]
     sites = sorted(
         {_site(node, cap_w) for node, (cap_w, _) in parts},
         key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None, *site[2:]),
@@ -238,7 +238,7 @@ def _site(node: Node, cap_w: float) -> Site:
     return Site(node.gpu_type, node.templates, node.cell, cap_w)
 
 
-def _by_cap(problem: Problem, node: Node) -> list[tuple[float, tuple[int, ...]]]:
+def _group_by_cap(problem: Problem, node: Node) -> list[tuple[float, tuple[int, ...]]]:
     """Returns a node's GPUs by the watts that they may draw, in one part where it is billed whole."""
-    parts = node.by_watts(problem.gpu_types[node.gpu_type])
+    parts = node.group_by_watts(problem.gpu_types[node.gpu_type])
     return [(parts[0][0], node.gpus)] if is_billed_whole(node, problem.policy) else parts

@@ -164,19 +164,19 @@ def _pack(
             nodes, count = [(rows.variable(cost, count, is_whole=True), 1.0)], 0.0
         for degree in sorted({column.shape.degree for column in here}):
             taken = [(c.count, c.shape.degree / degree) for c in here if c.shape.degree >= degree]
-            _at_most(rows, taken, group.slots(degree), nodes, count)
+            _add_limit(rows, taken, group.slots(degree), nodes, count)
             for cap_w in sorted({cap_w for link in group.caps_w for cap_w in link}):
                 hot = [
                     (c.count, c.shape.degree / degree)
                     for c in here
                     if c.shape.degree >= degree and not is_at_most(drawn_w(problem, c.shape), cap_w)
                 ]
-                _at_most(rows, hot, group.slots(degree, cap_w), nodes, count)
-        _at_most(rows, [(c.count, c.shape.cpu_cores) for c in here], group.node.cpu_cores, nodes, count)
-        _at_most(rows, [(c.count, c.shape.host_memory_gib) for c in here], group.node.host_memory_gib, nodes, count)
+                _add_limit(rows, hot, group.slots(degree, cap_w), nodes, count)
+        _add_limit(rows, [(c.count, c.shape.cpu_cores) for c in here], group.node.cpu_cores, nodes, count)
+        _add_limit(rows, [(c.count, c.shape.host_memory_gib) for c in here], group.node.host_memory_gib, nodes, count)
 
 
-def _at_most(
+def _add_limit(
     rows: IntegerProgram, taken: list[tuple[int, float]], each: float, nodes: Sequence[tuple[int, float]], count: float
 ) -> None:
     """Adds: what is taken <= what each node has x the nodes, which are a variable or a number."""

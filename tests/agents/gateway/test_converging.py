@@ -159,8 +159,8 @@ def test_an_old_process_gets_no_change_but_counts_with_its_requests(site: Site) 
     assert observed.open_requests == {"n:a": 6, "n:b": 2}, "what waits may come to any of them"
     assert [worker.old for worker in observed.workers] == [False, True]
     assert not observed.servers["n:a"].ready
-    by_slot = site.haproxy.open_by_slot(observed.workers)
-    assert by_slot == {**dict.fromkeys(range(1, 65), 0), 1: 6}
+    group_by_slot = site.haproxy.open_by_slot(observed.workers)
+    assert group_by_slot == {**dict.fromkeys(range(1, 65), 0), 1: 6}
     assert site.haproxy.open_at({"n:a"}, observed.workers) == {1: 3}
     assert site.haproxy.open_at({"n:b", "theirs"}, observed.workers) == {1: 0}
     assert site.haproxy.open_at((), observed.workers) == {}
@@ -345,5 +345,5 @@ def test_an_answer_without_an_end_is_given_up(site: Site, monkeypatch: pytest.Mo
 
 def test_the_servers_of_a_slot_are_those_of_its_service() -> None:
     state = said(route("a"), route("b", service="shop/other"))
-    assert {slot: list(servers) for slot, servers in state.by_slot().items()} == {1: ["n:b"], 2: ["n:a"]}
-    assert isinstance(state.by_slot()[1]["n:b"], HaproxyServer)
+    assert {slot: list(servers) for slot, servers in state.group_by_slot().items()} == {1: ["n:b"], 2: ["n:a"]}
+    assert isinstance(state.group_by_slot()[1]["n:b"], HaproxyServer)

@@ -250,10 +250,10 @@ def test_each_slot_has_the_rule_of_its_place_and_all_it_needs() -> None:
         assert " if by_key_1 by_key_2 by_key_3 by_key_4 by_key_5 by_key_6 by_key_7 by_key_8\n" in text
         assert ("hash-balance-factor" in text) is (rule is Balance.PREFIX)
         assert ("gpuwright-choose" in text) is (rule is Balance.LEAST_TOKENS)
-        for server in state.by_slot().get(slot, {}).values():
+        for server in state.group_by_slot().get(slot, {}).values():
             (line,) = [line for line in text.splitlines() if f"    server {server.name} " in line]
             assert bool(re.search(r" id [1-9][0-9]*$", line)) is (rule is Balance.PREFIX)
-    assert len(state.by_slot()) == 3
+    assert len(state.group_by_slot()) == 3
     assert (
         len({each.split(" id ")[1].split()[0] for text in backends for each in text.splitlines() if " id " in each})
         == 2

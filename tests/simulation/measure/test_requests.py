@@ -32,7 +32,7 @@ def test_lengths_that_are_drawn_leave_room_in_the_context_for_those_of_the_trace
         arrivals.trace = {"shop/a": PlayedRequests(times, inputs, outputs)}
         known = arrivals.times("shop/a", 0.0, 200.0, 1.0)
         assert known is not None
-        found = arrivals.with_lengths("shop/a", lengths, known)
+        found = arrivals.draw_with_lengths("shop/a", lengths, known)
         assert (found.inputs + found.outputs).max() == 1000
         assert min(found.inputs.min(), found.outputs.min()) >= 1
 

@@ -23,7 +23,7 @@ def orders() -> list[SampleOrder]:
     more = {name: 1.5 * rate for name, rate in rates.items()}
     return [
         SampleOrder(300.0, PROBLEM, more, EMPTY, ()),
-        SampleOrder(900.0, PROBLEM.with_rates(more), rates, EMPTY, ()),
+        SampleOrder(900.0, PROBLEM.change_rates(more), rates, EMPTY, ()),
     ]
 
 

@@ -26,7 +26,7 @@ BUDGET = SolveBudget(seconds=None, work=30)
 SHORT_FACTOR = 6.0  # of rates: most of the random fleets cannot serve them
 
 
-def with_rates(problem: Problem, factor: float) -> Problem:
+def change_rates(problem: Problem, factor: float) -> Problem:
     services = problem.services.items()
     return replace(
         problem,
@@ -40,7 +40,7 @@ def with_rates(problem: Problem, factor: float) -> Problem:
 @pytest.mark.parametrize("factor", [1.0, SHORT_FACTOR])
 @pytest.mark.parametrize("seed", range(scaled(12, 4)))
 def test_no_plan_costs_more_than_that_of_any_planner(seed: int, factor: float) -> None:
-    problem = with_rates(random_problem(seed), factor)
+    problem = change_rates(random_problem(seed), factor)
     plan = find(problem, BUDGET, alone=True, others=ask_others).plan
     certificate = plan.certificate
     assert certificate
@@ -60,7 +60,7 @@ def test_no_plan_costs_more_than_that_of_any_planner(seed: int, factor: float) -
 def test_no_plan_beside_what_runs_costs_more_than_that_of_any_planner_that_was_asked(seed: int) -> None:
     problem = random_problem(seed)
     running = find(problem, BUDGET, alone=True).plan
-    moved = replace(with_rates(problem, 1.5), state=RunningState(running=running.instances, jobs=running.jobs))
+    moved = replace(change_rates(problem, 1.5), state=RunningState(running=running.instances, jobs=running.jobs))
     found = find(moved, BUDGET, alone=True, others=ask_others)
     certificate = found.plan.certificate
     assert certificate
@@ -80,7 +80,7 @@ def knowing(longer: int, problem: Problem, *, is_short: bool) -> list[RivalPlan]
 
 @pytest.mark.slow
 def test_a_search_begins_at_the_plan_of_a_planner_that_is_ahead_and_a_replay_finds_it_again() -> None:
-    problem = with_rates(random_problem(3), SHORT_FACTOR)
+    problem = change_rates(random_problem(3), SHORT_FACTOR)
     others = partial(knowing, 200)
     ahead = others(problem, is_short=True)[0].about.cost
     found = find(problem, BUDGET, alone=True, others=others)
@@ -100,7 +100,7 @@ def refuse(problem: Problem, *, is_short: bool) -> list[RivalPlan]:
 @pytest.mark.parametrize("seed", [34, 6])
 def test_asking_others_takes_no_step_from_the_search(seed: int) -> None:
     """Something runs in the first problem, where the search begins at nothing as well."""
-    problem = with_rates(random_problem(seed), SHORT_FACTOR)
+    problem = change_rates(random_problem(seed), SHORT_FACTOR)
     found = {work: find(problem, SolveBudget(None, work), alone=True).plan.instances for work in range(6, 23)}
     better = [work for work in range(7, 23) if found[work] != found[work - 1]]  # steps that find another draft
     assert better

@@ -92,7 +92,7 @@ def test_at_other_rates_it_holds_and_says_how_old_it_is() -> None:
     name = next(iter(problem.services))
     rate = problem.services[name].rate_per_second
     lower, same, higher = (
-        add_bound(BY_A_STEP, problem.with_rates({name: rate * factor}), kept(), LATER) for factor in (0.2, 1.0, 3.0)
+        add_bound(BY_A_STEP, problem.change_rates({name: rate * factor}), kept(), LATER) for factor in (0.2, 1.0, 3.0)
     )
     assert lower.bound and same.bound and higher.bound
     assert lower.bound <= same.bound <= higher.bound
@@ -117,10 +117,10 @@ def test_where_shares_are_paid_jobs_that_appear_void_it() -> None:
     assert not problem.jobs
     duals = find(problem, SolveBudget(None, 3), alone=True).duals
     assert duals
-    with_jobs = replace(problem, jobs=family("F", 8, 4, 0).jobs)
-    found = add_bound(BY_A_STEP, with_jobs, KeptBound(problem, duals, NOON), LATER)
+    add_jobs = replace(problem, jobs=family("F", 8, 4, 0).jobs)
+    found = add_bound(BY_A_STEP, add_jobs, KeptBound(problem, duals, NOON), LATER)
     assert (found.bound, found.no_bound_reason) == (None, "jobs changed since it was computed")
-    gone = add_bound(BY_A_STEP, problem, KeptBound(with_jobs, duals, NOON), LATER)
+    gone = add_bound(BY_A_STEP, problem, KeptBound(add_jobs, duals, NOON), LATER)
     assert gone.bound is not None
 
 

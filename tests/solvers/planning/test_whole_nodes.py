@@ -134,7 +134,7 @@ def test_a_plan_that_runs_is_kept_and_lower_rates_empty_nodes(fleet: Problem, pl
     assert same.certificate and planned.certificate
     assert same.certificate.cost.total <= planned.certificate.cost.total
     rates = {name: service.rate_per_second * 0.4 for name, service in fleet.services.items()}
-    fewer = solve(running.with_rates(rates), SolveBudget(seconds=None, work=80, seed=1))
+    fewer = solve(running.change_rates(rates), SolveBudget(seconds=None, work=80, seed=1))
     assert fewer.certificate
     assert fewer.certificate.cost.resource < planned.certificate.cost.resource
-    assert judge(running.with_rates(rates), fewer, simulate=False, keeps=keep).is_right
+    assert judge(running.change_rates(rates), fewer, simulate=False, keeps=keep).is_right

@@ -49,15 +49,15 @@ def find_wanted_sensitivity(fit: CurveFit, settings: DriftTuning) -> float:
 
 def has_left_band(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
     """Returns whether some region is planned differently by more than the dead band and what its noise explains."""
-    return any(abs(_beyond_planned(region, believed, wanted)) > _band(region, settings) for region in regions)
+    return any(abs(_measure_excess(region, believed, wanted)) > _band(region, settings) for region in regions)
 
 
 def is_slower(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
     """Returns whether some region is slower than planned by more than the dead band and what its noise explains."""
-    return any(_beyond_planned(region, believed, wanted) > _band(region, settings) for region in regions)
+    return any(_measure_excess(region, believed, wanted) > _band(region, settings) for region in regions)
 
 
-def _beyond_planned(region: Region, believed: Correction, wanted: Correction) -> float:
+def _measure_excess(region: Region, believed: Correction, wanted: Correction) -> float:
     return find_planned_log(region, wanted) - find_planned_log(region, believed)
 
 

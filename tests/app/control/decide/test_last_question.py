@@ -70,7 +70,7 @@ def test_a_proposal_outlives_the_rests_it_was_made_around_but_no_other_rest() ->
     first, second = ({"shop/a": Rest(until, ((node, 0),))} for node in sorted(now.nodes)[:2])
 
     def is_proposed(last: LastQuestion, resting: dict[str, Rest]) -> bool:
-        then = last.as_proposed(replace(now, resting=resting))
+        then = last.keep_proposed_rests(replace(now, resting=resting))
         return last.still_answers(then, formulate(close_failed_places(then)))
 
     asked: Snapshot = close_failed_places(replace(now, resting=first))

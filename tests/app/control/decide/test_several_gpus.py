@@ -140,9 +140,9 @@ def test_rates_are_followed_without_a_full_plan_as_far_as_the_instances_carry_th
     assert risen.plan
     assert [entry.service for entry in risen.plan.unserved] == ["shop/assistant"]
     assert "of shop/assistant stay unserved" in risen.message
-    added = Inline().add(problem.with_rates({"shop/photos": 1600.0}), seconds=1).plan
+    added = Inline().add(problem.change_rates({"shop/photos": 1600.0}), seconds=1).plan
     assert added
-    assert judge(problem.with_rates({"shop/photos": 1600.0}), added, simulate=False).is_right
+    assert judge(problem.change_rates({"shop/photos": 1600.0}), added, simulate=False).is_right
 
 
 def test_each_gpu_is_paid_and_counts_against_a_tenant() -> None:
@@ -171,5 +171,5 @@ def test_an_explanation_names_the_gpus_and_what_they_carry() -> None:
     assert "a request a second costs" in why.why_not_cheaper
     other = why_service(problem, plan, "shop/photos")
     assert other.shapes
-    missing = why_service(problem.with_rates({"shop/assistant": 500.0}), Plan((), unserved=()), "shop/assistant")
+    missing = why_service(problem.change_rates({"shop/assistant": 500.0}), Plan((), unserved=()), "shop/assistant")
     assert missing.instances == ()

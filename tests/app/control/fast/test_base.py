@@ -49,7 +49,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     if quick is None:
         return None
     decision = base.decide(quick, base.snapshot.at)
-    problem = base.question.problem.with_rates(
+    problem = base.question.problem.change_rates(
         {name: rate - base.elsewhere.get(name, 0.0) for name, rate in quick.rates.items()}
     )
     judged = JudgedPlan(problem, quick.plan, keep)

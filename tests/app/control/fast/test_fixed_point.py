@@ -26,7 +26,7 @@ CYCLE = SolveBudget(seconds=None, work=2)
 
 def kept_or_worth_it(problem: Problem, quick: QuickStep) -> bool:
     """Whether a whole cycle, with the step as the current plan, keeps it all or saves more than its moves cost."""
-    problem = problem.with_rates(quick.rates)
+    problem = problem.change_rates(quick.rates)
     problem = replace(problem, state=RunningState(running=quick.plan.instances, jobs=quick.plan.jobs))
     repeated = solve(problem, CYCLE)
     if repeated.changes.keep == len(repeated.instances) == len(quick.plan.instances):
@@ -60,7 +60,7 @@ def test_each_rung_is_a_fixed_point_of_the_next_cycle(factor: float, rungs: set[
         quick = quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")], Silent())
         if quick and not quick.unserved and quick.rung in rungs - found_rungs:
             found_rungs.add(quick.rung)
-            problem_then = replace(problem.with_rates(quick.rates), state=RunningState(running=quick.plan.instances))
+            problem_then = replace(problem.change_rates(quick.rates), state=RunningState(running=quick.plan.instances))
             repeated = solve(problem_then, CYCLE)
             assert repeated.changes.keep == len(quick.plan.instances) == len(repeated.instances)
     assert found_rungs == rungs

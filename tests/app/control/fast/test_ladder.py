@@ -83,7 +83,7 @@ def call(service: str, rate: float, least: float = 0.0) -> CapacityNeed:
 
 
 def is_right(problem: Problem, quick: QuickStep) -> bool:
-    verdict = judge(problem.with_rates(quick.rates), quick.plan, simulate=False, keeps=keep)
+    verdict = judge(problem.change_rates(quick.rates), quick.plan, simulate=False, keeps=keep)
     return verdict.is_right and not [
         violation for violation in verdict.misstated if "certificate" not in violation.rule
     ]
@@ -322,7 +322,7 @@ def test_every_step_is_valid_and_touches_no_other_service(
     quick = quick_step(problem, plan, [call(name, rate)], Inline())
     if quick is None:
         return
-    verdict = judge(problem.with_rates(quick.rates), quick.plan, simulate=False, keeps=keep)
+    verdict = judge(problem.change_rates(quick.rates), quick.plan, simulate=False, keeps=keep)
     assert verdict.is_right, verdict.violations
     before = {instance.id: instance for instance in plan.instances}
     for instance in quick.plan.instances:

@@ -92,7 +92,7 @@ def test_a_spike_of_an_ordinary_service_is_answered_beside_language_models_that_
         assert [line for line in after[node].instances if line.service != "photos"] == lines
     problem = formulate(running()).problem
     carried = sum(line.rate_per_second for line in decision.plan.instances if line.service == PHOTOS)
-    verdict = judge(problem.with_rates({PHOTOS: carried}), decision.plan, simulate=False, keeps=keep)
+    verdict = judge(problem.change_rates({PHOTOS: carried}), decision.plan, simulate=False, keeps=keep)
     assert verdict.is_right, verdict.violations
     record = Record(
         2, decision.lane, SolveOutcome.SOLVED, ticks.store.snapshots[0], decision.drafts, dict(versions()),

@@ -52,7 +52,7 @@ def test_the_followed_plan_is_right_at_the_new_rates(solver: Solver, plan: Plan)
     wanted = rates(problem(), 1.5, 2)
     answer = solver.follow(problem(), plan, wanted, seconds=LONG)
     assert answer.plan
-    assert not judge(problem().with_rates(wanted), answer.plan).violations
+    assert not judge(problem().change_rates(wanted), answer.plan).violations
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_another_plan_is_followed_from_its_own_beginning(solver: Solver, plan: P
     wanted = rates(problem(), 1.3)
     answer = solver.follow(problem(), plan, wanted, seconds=LONG)
     assert answer.plan
-    risen = problem().with_rates(wanted)
+    risen = problem().change_rates(wanted)
     solver.prepare(problem(), plan)
     solver.prepare(risen, answer.plan)
     further = solver.follow(risen, answer.plan, rates(risen, 1.2), seconds=LONG)
@@ -69,7 +69,7 @@ def test_another_plan_is_followed_from_its_own_beginning(solver: Solver, plan: P
 
 @pytest.mark.slow
 def test_not_ready_in_time_is_out_of_time_and_ready_the_next_time(solver: Solver, plan: Plan) -> None:
-    fresh = problem().with_rates({})
+    fresh = problem().change_rates({})
     answer = solver.follow(fresh, plan, rates(problem(), 1.3), seconds=0)
     assert (answer.outcome, answer.message) == (SolveOutcome.OUT_OF_TIME, "this plan is not prepared yet")
     assert solver.follow(fresh, plan, rates(problem(), 1.3), seconds=LONG).outcome is SolveOutcome.SOLVED

@@ -41,8 +41,8 @@ def price(problem: Problem, draft: PlannerDraft) -> float:
     return sum(problem.nodes[line.node].price_per_hour for line in draft.instances)
 
 
-def with_rates(problem: Problem, a: float, b: float) -> Problem:
-    return problem.with_rates({"shop/a": a, "shop/b": b})
+def change_rates(problem: Problem, a: float, b: float) -> Problem:
+    return problem.change_rates({"shop/a": a, "shop/b": b})
 
 
 def capacities(problem: Problem) -> dict[str, dict[str, float]]:
@@ -84,7 +84,7 @@ def test_a_service_runs_on_the_type_on_which_all_of_it_costs_least() -> None:
 def test_where_the_cheapest_type_runs_out_the_next_one_carries_the_rest() -> None:
     problem = fleet(300.0)
     most = capacities(problem)["shop/a"]
-    draft = planned(plan_one_per_gpu, with_rates(problem, 4.5 * most["slow"], 1.0))
+    draft = planned(plan_one_per_gpu, change_rates(problem, 4.5 * most["slow"], 1.0))
     mine = [line for line in draft.instances if line.service == "shop/a"]
     kinds = [problem.nodes[line.node].gpu_type for line in mine]
     assert (kinds.count("slow"), kinds.count("fast")) == (4, 1)
@@ -95,7 +95,7 @@ def test_where_the_cheapest_type_runs_out_the_next_one_carries_the_rest() -> Non
 @pytest.mark.parametrize("slow_price", [0.5, 0.7, 1.1])
 def test_melange_is_as_cheap_as_the_best_division_of_all_slices(a: float, b: float, slow_price: float) -> None:
     """All divisions are tried: so many slices of each service on slow GPUs, the others on fast ones."""
-    problem = with_rates(fleet(slow_price=slow_price), a, b)
+    problem = change_rates(fleet(slow_price=slow_price), a, b)
     most = capacities(problem)
     best = float("inf")
     for slow_a, slow_b in product(range(LEAST_SLICES + 1), repeat=2):

@@ -71,7 +71,7 @@ def test_nothing_moves_and_the_judge_finds_nothing_new(seed: int) -> None:
 
     plan, _ = delta.add(rates)
 
-    then = problem.with_rates(rates)
+    then = problem.change_rates(rates)
     verdict = judge(then, plan, simulate=False, keeps=keep)
     new = [found for found in verdict.violations if (found.where, found.rule) not in delta.known]
     assert not [found for found in new if found.rule not in AVAILABILITY_RULES]
@@ -104,7 +104,7 @@ def test_whatever_rises_no_rule_is_broken_and_what_runs_keeps_its_place_and_shap
 
     plan, _ = delta.add(rates)
 
-    then = problem.with_rates(rates)
+    then = problem.change_rates(rates)
     found = judge(then, plan, simulate=False, keeps=keep).violations
     assert not [f for f in found if (f.where, f.rule) not in delta.known and f.rule not in AVAILABILITY_RULES]
     before = {line.id: line for line in problem.state.running}  # type: ignore[union-attr]
@@ -132,7 +132,7 @@ def test_what_is_added_keeps_the_cap_of_each_gpu(seed: int) -> None:
 
     plan, _ = delta.add(rates)
 
-    verdict = judge(problem.with_rates(rates), plan, simulate=False, keeps=keep)
+    verdict = judge(problem.change_rates(rates), plan, simulate=False, keeps=keep)
     assert not [found for found in verdict.violations if found.rule == "watts_fit"]
 
 
@@ -144,7 +144,7 @@ def test_a_warm_delta_answers_as_a_fresh_one(seed: int) -> None:
 
     again, _ = warm.add(risen(problem, seed))
 
-    fresh = add_missing(problem.with_rates(risen(problem, seed)))
+    fresh = add_missing(problem.change_rates(risen(problem, seed)))
     assert without_seconds(again) == without_seconds(fresh)
 
 
@@ -164,7 +164,7 @@ def test_what_is_missing_is_added_where_there_is_room() -> None:
 def run_and_rise(seed: int) -> tuple[float, float]:
     """Returns what is unserved at higher rates before anything is added, and after."""
     problem = running(seed)
-    then = problem.with_rates({name: RISE * service.rate_per_second for name, service in problem.services.items()})
+    then = problem.change_rates({name: RISE * service.rate_per_second for name, service in problem.services.items()})
     carried = dict.fromkeys(problem.services, 0.0)
     for line in problem.state.running:  # type: ignore[union-attr]
         carried[line.service] += line.rate_per_second
@@ -193,4 +193,4 @@ def test_a_second_addition_names_no_instance_as_the_first_did() -> None:
             names = [line.id for line in plan.instances]
             assert len(set(names)) == len(names)
             now = problem.state.now if problem.state else None
-            problem = replace(problem.with_rates(rates), state=RunningState(now, plan.instances, plan.jobs))
+            problem = replace(problem.change_rates(rates), state=RunningState(now, plan.instances, plan.jobs))

@@ -46,7 +46,7 @@ def splits(made: Plan) -> dict[str, tuple[str, int, int]]:
 
 
 def scaled(problem: Problem, times: float) -> Problem:
-    return problem.with_rates({name: times * service.rate_per_second for name, service in problem.services.items()})
+    return problem.change_rates({name: times * service.rate_per_second for name, service in problem.services.items()})
 
 
 def clocks(made: Plan) -> list[float]:

@@ -28,7 +28,7 @@ def job(name: str, **fields: object) -> Job:
     return replace(found, **fields)  # type: ignore[arg-type]
 
 
-def with_jobs(problem: Problem, *jobs: Job) -> Problem:
+def add_jobs(problem: Problem, *jobs: Job) -> Problem:
     return replace(problem, jobs={each.name: each for each in jobs})
 
 
@@ -119,7 +119,7 @@ def _on_one_gpu(line: Instance) -> Instance:
 
 
 def test_jobs_run_beside_services_and_split_what_is_spare() -> None:
-    problem = with_jobs(fleet(rate=150.0), job("a"), job("b"), job("c"))
+    problem = add_jobs(fleet(rate=150.0), job("a"), job("b"), job("c"))
     draft = planned(problem)
     assert draft.jobs
     assert {placed.place for placed in draft.jobs} <= {line.place for line in draft.instances}
@@ -132,26 +132,26 @@ def test_jobs_run_beside_services_and_split_what_is_spare() -> None:
 
 
 def test_a_running_job_stays_and_leaves_once_the_service_needs_its_room() -> None:
-    first = planned(with_jobs(fleet(rate=150.0), job("a")))
-    again = planned(with_jobs(fleet(rate=160.0), job("a"), job("new")), first)
+    first = planned(add_jobs(fleet(rate=150.0), job("a")))
+    again = planned(add_jobs(fleet(rate=160.0), job("a"), job("new")), first)
     assert first.jobs
     assert again.jobs
     place = {placed.job: placed.place for placed in again.jobs}
     assert place["lab/a"] == first.jobs[0].place
-    full = planned(with_jobs(fleet(rate=1700.0), job("a")), first)
+    full = planned(add_jobs(fleet(rate=1700.0), job("a")), first)
     assert not full.jobs
     assert [rest.job for rest in full.unplaced] == ["lab/a"]
 
 
 def test_no_job_runs_beside_a_dedicated_service_or_misses_its_deadline() -> None:
-    alone = planned(with_jobs(fleet(rate=150.0, is_dedicated=True), job("a")))
+    alone = planned(add_jobs(fleet(rate=150.0, is_dedicated=True), job("a")))
     assert not alone.jobs
-    late = planned(with_jobs(fleet(rate=150.0), job("a", deadline=NOON + timedelta(seconds=60))))
+    late = planned(add_jobs(fleet(rate=150.0), job("a", deadline=NOON + timedelta(seconds=60))))
     assert not late.jobs
     assert late.unplaced[0].reason == "beside a service it would miss its deadline"
 
 
 @pytest.mark.parametrize("rate", [100.0, 800.0])
 def test_the_same_question_has_the_same_plan(rate: float) -> None:
-    problem = with_jobs(fleet(rate=rate), job("a"), job("b"))
+    problem = add_jobs(fleet(rate=rate), job("a"), job("b"))
     assert planned(problem) == planned(problem)

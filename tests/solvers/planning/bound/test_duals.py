@@ -32,7 +32,7 @@ def moved(problem: Problem, seed: int) -> Problem:
     """Returns the problem with other rates for some or all of its services."""
     r = Random(seed)
     rates = rates_of(problem)
-    return problem.with_rates({name: rate * r.choice(FACTORS) for name, rate in rates.items() if r.random() < 0.8})
+    return problem.change_rates({name: rate * r.choice(FACTORS) for name, rate in rates.items() if r.random() < 0.8})
 
 
 def rounded_up(cost: float) -> float:

@@ -80,7 +80,7 @@ def test_it_is_the_cost_of_copies_that_are_as_cheap_as_can_be(
     asked = problem(sensitivity, share_pressure, own)
     sm = cheapest_sm(asked)
     rate = rate_at(asked, sm, 100 - sm) * (1 - 1e-9)
-    asked = asked.with_rates({"s/m": COPIES * rate})
+    asked = asked.change_rates({"s/m": COPIES * rate})
     verdict = judge(asked, Plan(copies(asked, sm, rate)))
     assert verdict.violations == ()
     cost = COPIES * sm / 100
@@ -99,7 +99,7 @@ def test_where_jobs_may_take_idle_sms_they_slow_nothing() -> None:
     job = Job("j/0", "j", "training", 1e6, profile, max_price_per_hour=9.0)
     jobs = {f"j/{gpu}": replace(job, name=f"j/{gpu}") for gpu in range(COPIES)}
     rate = rate_at(asked, sm, 0) * (1 - 1e-9)
-    asked = replace(asked, jobs=jobs).with_rates({"s/m": COPIES * rate})
+    asked = replace(asked, jobs=jobs).change_rates({"s/m": COPIES * rate})
     placed = tuple(PlacedJob(f"j/{gpu}", "n", gpu, 100 - sm, 0.1, 1.0) for gpu in range(COPIES))
     verdict = judge(asked, Plan(copies(asked, sm, rate), placed))
     assert verdict.violations == ()

@@ -40,7 +40,7 @@ def kept_of(problem: Problem, work: int = WORK) -> KeptSearch:
 
 def drifted(problem: Problem, share: float) -> Problem:
     r = Random(1)
-    return problem.with_rates(
+    return problem.change_rates(
         {name: service.rate_per_second * r.uniform(1 - share, 1 + share) for name, service in problem.services.items()}
     )
 

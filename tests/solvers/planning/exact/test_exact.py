@@ -63,7 +63,7 @@ def in_plain(proof: exact.ExactProof) -> tuple[object, ...]:
 
 def lightened(gpus: int, services: int, seed: int, part: float) -> Problem:
     problem = family("A", gpus, services, seed)
-    return problem.with_rates({name: s.rate_per_second * part for name, s in problem.services.items()})
+    return problem.change_rates({name: s.rate_per_second * part for name, s in problem.services.items()})
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_small_second_instances_do_not_count_as_two() -> None:
     services = {name: replace(service, min_instances=2) for name, service in problem.services.items()}
     space = Patterns(tables(replace(problem, services=services)))
     rates = np.repeat([[1.0], [0.01], [0.25], [0.0]], len(services), axis=1)
-    copies = space.with_copies(rates)[:, len(services)]
+    copies = space.add_copies(rates)[:, len(services)]
     assert copies.tolist() == pytest.approx([0.5, 0.14, 0.5, 0.0])
 
 

@@ -105,7 +105,7 @@ def test_a_change_is_judged_as_the_whole_plan_would_be(
     policy: dict[str, Any], running: Plan, before: Plan, after: Plan, rate: float
 ) -> None:
     problem = with_state(policy, running.instances, running.jobs)
-    new = problem.with_rates({"shop/search": rate, "shop/rank": 20.0})
+    new = problem.change_rates({"shop/search": rate, "shop/rank": 20.0})
     judged_plan = JudgedPlan(problem, before)
     first = judged_plan.verdict()
     assert (first.violations, first.cost, first.changes) == verdict_of(problem, before)

@@ -23,7 +23,7 @@ def fleet() -> tuple[Problem, Plan]:
     declared = build_problem(load([Path("examples/fleet.yaml")]))
     for tenths in range(10, 30):
         rates = {name: service.rate_per_second * tenths / 10 for name, service in declared.services.items()}
-        problem = declared.with_rates(rates)
+        problem = declared.change_rates(rates)
         plan = find(problem, SolveBudget(None, 1, 1), alone=True).plan
         assert judge(problem, plan, simulate=False, keeps=keep).is_right
         if {placed.place for placed in plan.jobs} & {line.place for line in plan.instances}:
@@ -47,7 +47,7 @@ def test_a_rate_that_falls_breaks_no_slo(share: float) -> None:
     problem, plan = fleet()
     rates = {name: service.rate_per_second * share for name, service in problem.services.items()}
     lines = tuple(replace(line, rate_per_second=line.rate_per_second * share) for line in plan.instances)
-    assert judge_services(problem.with_rates(rates), replace(plan, instances=lines), keep).violations == ()
+    assert judge_services(problem.change_rates(rates), replace(plan, instances=lines), keep).violations == ()
 
 
 def test_a_timeout_that_is_too_long_still_breaks_the_slo() -> None:

@@ -110,7 +110,7 @@ def test_what_runs_is_kept_and_new_rates_are_followed_within_the_promise() -> No
     assert isinstance(replanner, PartsReplanner)
     for rate in (150.0, 230.0, 90.0):
         replanner.change({SERVICE: rate})
-        followed, changed = replanner.plan, problem.with_rates({SERVICE: rate})
+        followed, changed = replanner.plan, problem.change_rates({SERVICE: rate})
         assert judge(changed, followed, keeps=keep).violations == ()
         assert mean(changed, followed) >= 0.76 * (1 - 1e-9)
         assert followed.unserved == ()

@@ -136,7 +136,7 @@ def test_where_slos_cannot_be_kept_through_a_loss_the_rate_still_is() -> None:
 
 
 def _at(problem: Problem, rate: float) -> Problem:
-    return problem.with_rates({SEARCH: rate})
+    return problem.change_rates({SEARCH: rate})
 
 
 def _keeps_slos(problem: Problem) -> bool:
@@ -172,7 +172,7 @@ def test_a_replanner_follows_rates_and_keeps_the_rules() -> None:
     assert isinstance(replanner, PartsReplanner)
     for rate in (150.0, 260.0, 90.0):
         change = replanner.change({SEARCH: rate})
-        plan, now = replanner.plan, problem.with_rates({SEARCH: rate})
+        plan, now = replanner.plan, problem.change_rates({SEARCH: rate})
         assert judge(now, plan, simulate=False, keeps=keep).violations == (), change.reasons
         assert plan.unserved == ()
 
@@ -206,14 +206,14 @@ def test_a_division_maps_plans_there_and_back() -> None:
     problem = asking(Availability(survive_nodes=1))
     plan, division = planned(problem), divide_services(problem)
     assert isinstance(division, Division)
-    parts = division.of_plan(plan)
+    parts = division.split_plan(plan)
     assert sum(line.rate_per_second for line in parts.instances) == pytest.approx(230)
     assert {line.service for line in parts.instances} <= division.problem.services.keys()
 
 
 def test_what_runs_beside_a_refused_service_stays() -> None:
     """Without its neighbour it is faster, so that its old timeout would be longer than a batch takes."""
-    problem = asking(Availability()).with_rates({"shop/rank": 1000, SEARCH: 1000})
+    problem = asking(Availability()).change_rates({"shop/rank": 1000, SEARCH: 1000})
     hasty = {name: replace(service, slo_ms=40) for name, service in problem.services.items()}
     problem = replace(problem, services=hasty)
     place = ("n0", 0)

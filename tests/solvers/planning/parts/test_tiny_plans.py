@@ -135,4 +135,4 @@ def test_a_kept_bound_is_no_more_than_a_plan_at_other_rates(number: int) -> None
     assert found.duals
     for _ in range(3):
         rates = {name: s.rate_per_second * r.choice(FACTORS) for name, s in problem.services.items()}
-        assert found.duals.bound(rates) <= rounded_up(cheapest(problem.with_rates(rates))[0])
+        assert found.duals.bound(rates) <= rounded_up(cheapest(problem.change_rates(rates))[0])

@@ -63,7 +63,7 @@ def test_what_runs_with_a_little_less_or_more_keeps_its_share(problem: Problem, 
 def test_fewer_resizes_cost_nothing_and_serve_as_much(problem: Problem, factor: float) -> None:
     plan = solve(problem, FIRST)
     rates = {name: service.rate_per_second * factor for name, service in problem.services.items()}
-    changed = problem.with_rates(rates)
+    changed = problem.change_rates(rates)
     cold = solve(changed, BETTER)
     assume(not cold.unserved)
     changed = beside(changed, plan.instances)

@@ -88,7 +88,7 @@ def test_a_better_plan_replaces_the_running_one_exactly_when_it_is_worth_its_mov
 def test_what_is_no_longer_right_is_made_right(problem: Problem, factor: float, loses_a_variant: bool) -> None:
     plan = solve(problem, NOW)
     name = min(problem.services)
-    changed = problem.with_rates({name: problem.services[name].rate_per_second * factor})
+    changed = problem.change_rates({name: problem.services[name].rate_per_second * factor})
     if loses_a_variant:
         service = changed.services[name]
         changed = replace(
@@ -134,7 +134,7 @@ def test_a_plan_laid_over_itself_on_other_gpus_takes_their_place(problem: Proble
 def test_what_runs_comes_without_predictions_and_is_explained_all_the_same(seed: int) -> None:
     problem = random_problem(seed)
     bare = tuple(replace(instance, exec_ms=0.0, latency_ms=0.0) for instance in solve(problem, NOW).instances)
-    risen = problem.with_rates({name: 2 * service.rate_per_second for name, service in problem.services.items()})
+    risen = problem.change_rates({name: 2 * service.rate_per_second for name, service in problem.services.items()})
     plan = solve(
         replace(risen, state=RunningState(now=problem.state.now if problem.state else None, running=bare)), NOW
     )
