@@ -160,6 +160,13 @@ def read_money(connection: Connection, who: Principal, at: datetime, currency: s
     return summarize_money(currency, rows("cost", "tenant", "service"), rows("savings"), realised)
 
 
+def read_all_nodes(connection: Connection, tenant: str) -> Sequence[MapNode]:
+    """Returns the nodes; those that it runs on for a tenant."""
+    return (
+        _read_tenant_nodes(connection, read_planned(connection, tenant).body) if tenant else fleet_map.nodes(connection)
+    )
+
+
 def _read_tenant_nodes(connection: Connection, own: PlanContentWire) -> list[MapNode]:
     """Returns the nodes that the tenant runs on, without their number of GPUs and the health of others."""
     names = {line["node"] for line in (*own["instances"], *own["jobs"])}

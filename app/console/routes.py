@@ -18,6 +18,7 @@ from app.console.pages import (
     plan,
     plan_actions,
     plans,
+    search,
     service,
     services,
     what_if,
@@ -25,7 +26,7 @@ from app.console.pages import (
 
 PAGES = (
     fleet, node, node_actions, services, service, plans, plan, plan_actions, money, events, audit, edit, jobs, logs,
-    what_if,
+    what_if, search,
 )  # fmt: skip
 ROUTERS: tuple[APIRouter, ...] = (door.router, provider_door.router, *(page.router for page in PAGES))
 

@@ -74,7 +74,7 @@ _BY_PATH = {
 _HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/", "/api/v1/reports")
 _ASKING = re.compile(r"/services/[^/]+/[^/]+/(?:explain|price)")
 _PRINTED_PAGE = re.compile(r"/(?:services|jobs)/[^/]+/[^/]+/logs")
-_PAGE = re.compile(r"/(?:(?:services|nodes|plans|money|events|audit|jobs|what-if|sign-out|time-zone)(?:/.*)?)?")
+_PAGE = re.compile(r"/(?:(?:services|nodes|plans|money|events|audit|jobs|what-if|search|sign-out|time-zone)(?:/.*)?)?")
 
 
 def lane_of_scope(scope: Scope) -> RequestLane:

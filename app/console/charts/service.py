@@ -28,7 +28,7 @@ def service_charts(
             "rate", "Rate", "requests a second", begins, step,
             [
                 TimeSeries("Requests", values_at(begins, by_step, lambda point: point.rate), "t0"),
-                TimeSeries("Planned for", values_at(begins, by_step, lambda point: point.planned), "t1"),
+                TimeSeries("Planned for by forecast", values_at(begins, by_step, lambda point: point.planned), "t1"),
             ],
         ),
         _draw_latencies(begins, step, latencies, service),

@@ -26,7 +26,7 @@ from app.store.world import job_list
 
 router = APIRouter(include_in_schema=False)
 
-PAGE_ROWS = 40
+PAGE_ROWS = 20
 NEWEST = 2**62
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 STILL_PAGES = ("/services/shop/a/explain",)  # an answer, which does not refresh
 LIVE_PAGES = (
     "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/plans", "/plans/1", "/money", "/events",
-    "/audit", "/jobs", "/what-if",
+    "/audit", "/jobs", "/what-if", "/search?find=shop",
 )  # fmt: skip
 PAGES = LIVE_PAGES + STILL_PAGES
 WIDE = {"width": 1440, "height": 900}
