@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install up savings test test-all lab-test soak net check types rules format openapi bench lock clean kubernetes kube-conformance
+.PHONY: help install up savings test test-all lab-test soak net check types rules format openapi bench release lock clean kubernetes kube-conformance
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 BIN := .venv/bin
@@ -79,6 +79,9 @@ openapi: install ## write openapi/openapi.json, the reference pages and what mon
 
 bench: install ## node reports by 1,000 agents for a minute; prints reports per second and percentiles
 	@$(BIN)/gpuwright bench api --agents 1000 --seconds 60 $(ARGS)
+
+release: install ## wheel, sdist, lists of contents, provenance and sums of a tag; ARGS='v0.1.0 dist --key KEY --images'
+	@$(BIN)/python -m scripts.release $(ARGS)
 
 lock: install ## compile requirements/*.txt again; UPGRADE=1 takes the newest versions
 	@scripts/lock.sh

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
-def say_install(extras: str) -> str:
-    """Returns how an extra is installed: of a checkout, as no package index has gpuwright."""
-    return f"pip install '.[{extras}]' in a checkout of gpuwright"
-
-
 IS_OF_THE_LAB = "comes with the lab, which is not installed: pip install ./lab in a checkout of gpuwright"
 
 

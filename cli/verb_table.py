@@ -125,7 +125,7 @@ def missing(verb: CommandVerb, error: ModuleNotFoundError) -> Exception:
     """Returns what to raise: what to install, or the error itself where a module of ours is missing."""
     if (error.name or "").split(".")[0] in OURS:
         return error  # a fault of ours, not of the installation
-    from cli.additions import say_install
+    from agents.contract.installs import say_install
 
     extra = verb.extra or "server"
     return Failed(

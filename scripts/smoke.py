@@ -1,5 +1,6 @@
 """`make up` as a newcomer runs it: a fleet that is planned and served, then a bare one; nothing is left of either.
 
+With the path of an installed `gpuwright` it tries that one's `up`, in place of `make up`, with its fleet.
 Prints how long each phase of the starts took.
 """
 
@@ -21,7 +22,9 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GPUWRIGHT = ROOT / ".venv" / "bin" / "gpuwright"
+INSTALLED = Path(sys.argv[1]).absolute() if sys.argv[1:] else None
+GPUWRIGHT = INSTALLED or ROOT / ".venv" / "bin" / "gpuwright"
+UP = "gpuwright up" if INSTALLED else "make up"
 READY_SECONDS = 120.0
 SERVED_SECONDS = 240.0
 COMPILED_SECONDS = 600.0  # it gives way to all else on the machine
@@ -44,12 +47,14 @@ def main() -> int:
         folder.chmod(0o755)  # as root, the embedded Postgres runs as another user
         os.environ["GPUWRIGHT_CONFIG"] = str(folder / "config.json")
         served = _try_up(folder, "fleet", (), _check_planned_fleet)
+        if INSTALLED:
+            return int(not served)
         return int(not (served and _try_up(folder, "own", ("--empty",), _check_own_world)))
 
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """A running `make up`."""
+    """A running `make up`, or `gpuwright up`."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -62,7 +67,7 @@ class Up:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
-                raise RuntimeError(f"make up ended with {self.process.returncode} before it was {what}")
+                raise RuntimeError(f"{UP} ended with {self.process.returncode} before it was {what}")
             self._note_phases()
             if is_so():
                 return time.monotonic() - self.started
@@ -94,13 +99,14 @@ class Up:
 
 def _check_planned_fleet(up: Up) -> None:
     """Checks the fleet that comes with it: every service is served, and every decision can be read."""
-    print(f"make up: its fleet is served after {up.wait_until('served', SERVED_SECONDS, up.is_served):.1f} s")
+    print(f"{UP}: its fleet is served after {up.wait_until('served', SERVED_SECONDS, up.is_served):.1f} s")
     print(f"its seconds: {up.spell_phases()}")
     _gpuwright("top", "--once")
     _gpuwright("plan", "show")
     print(f"an explanation right then: {'given' if _is_explained() else 'refused, as loops are compiled'}")
-    compiled = up.wait_until("compiled", COMPILED_SECONDS, (ROOT / ".venv" / "compiled-up").exists)
-    print(f"make up: its loops, which explanations take, are compiled after {compiled:.1f} s")
+    if not INSTALLED:  # else they are compiled when they are first needed
+        compiled = up.wait_until("compiled", COMPILED_SECONDS, (ROOT / ".venv" / "compiled-up").exists)
+        print(f"make up: its loops, which explanations take, are compiled after {compiled:.1f} s")
     up.wait_until("explained", SERVED_SECONDS, _is_explained)
     _gpuwright(*EXPLAIN)
 
@@ -124,7 +130,7 @@ def _try_up(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up]
     log = folder / f"{name}.log"
     try:
         with _start_up(folder / name, log, words) as up:
-            print(f"make up {' '.join(words)}: ready after {up.wait_until('ready', READY_SECONDS, up.is_ready):.1f} s")
+            print(f"{UP} {' '.join(words)}: ready after {up.wait_until('ready', READY_SECONDS, up.is_ready):.1f} s")
             look(up)
             os.killpg(up.process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
             up.process.wait(STOP_SECONDS)
@@ -134,7 +140,7 @@ def _try_up(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up]
     except Exception as failure:
         print(f"{failure}\n{log.read_text(errors='replace')}", file=sys.stderr)
         return False
-    print(f"make up {' '.join(words)}: answered, stopped, nothing left")
+    print(f"{UP} {' '.join(words)}: answered, stopped, nothing left")
     return True
 
 
@@ -142,10 +148,12 @@ def _try_up(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up]
 def _start_up(data: Path, log: Path, words: tuple[str, ...]) -> Iterator[Up]:
     started = time.monotonic()
     port = _free_port()
+    options = ["--data-dir", str(data), "--port", str(port), *words]
+    command = [str(INSTALLED), "up", *options] if INSTALLED else ["make", "up", f"ARGS={' '.join(options)}"]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            ["make", "up", f"ARGS=--data-dir {data} --port {port} {' '.join(words)}"],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            command, cwd=data.parent if INSTALLED else ROOT,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     try:
         yield Up(process, log, f"http://127.0.0.1:{port}", started)

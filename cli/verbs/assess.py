@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.contract.installs import say_install
 from cli import exits, sources
-from cli.additions import say_install
 from cli.arguments import add_file_arguments, completes, duration
 from cli.exits import Failed
 from cli.output import format_json, plain, say

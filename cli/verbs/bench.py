@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from agents.contract.installs import say_install
 from cli import exits
-from cli.additions import IS_OF_THE_LAB, additions, say_install
+from cli.additions import IS_OF_THE_LAB, additions
 from cli.arguments import positive, whole
 from cli.bench import Benchmark
 from cli.exits import Failed

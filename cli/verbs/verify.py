@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.contract.installs import say_install
 from cli import declared, exits, sources
-from cli.additions import say_install
 from cli.arguments import add_file_arguments, completes, positive
 from cli.exits import Failed
 from cli.output import OutputTable, colour, number, plain

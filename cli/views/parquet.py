@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cli.additions import say_install
+from agents.contract.installs import say_install
 from cli.exits import Failed
 
 PLACES = 9  # of a price's smallest part

@@ -134,7 +134,7 @@ def test_an_extra_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: Node\n")
     done = gpuwright("validate", "-f", str(tmp_path / "a.yaml"), PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
-    assert "gpuwright validate needs the server extra: pip install '.[server]'" in done.stderr
+    assert "gpuwright validate needs the server extra: pip install " in done.stderr and "[server]'" in done.stderr
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from agents.contract.installs import say_install
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE
 from agents.devices.privileged.client import Privileged
 from agents.devices.privileged.setup import SOCKET
@@ -174,7 +175,7 @@ def no_gpus(facts: DriverFacts) -> DoctorFinding:
 
 
 def no_binding() -> DoctorFinding:
-    return fail("driver", "the NVML binding is not installed", "pip install '.[agent]' in a checkout of gpuwright")
+    return fail("driver", "the NVML binding is not installed", say_install("agent"))
 
 
 def _user() -> str:

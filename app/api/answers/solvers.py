@@ -18,6 +18,5 @@ def call_solvers(fn: Callable[[], T]) -> T:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in OURS:
             raise
-        install = "pip install '.[planner]' in a checkout of gpuwright"
-        detail = f"this server has no solvers ({install}): {error.name} is missing"
+        detail = f"this server has no solvers, which its extra planner installs: {error.name} is missing"
         raise HttpProblem("unavailable", detail) from None
