@@ -9,7 +9,7 @@ from app.api.answers.overview import OverviewServiceWire
 from app.console.charts.drawing import TimeChart, TimeSeries
 from app.console.charts.fleet import draw_attained, values_at
 from app.console.wording import number
-from app.control.observe.loads.latencies import quantile_ms
+from app.control.domain.latencies import quantile_ms
 from app.store.fleet.latency_points import LatencyPoint
 from app.store.fleet.load_points import LoadPoint
 

@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.reports import InstanceMinute
+from app.control.domain.latencies import count_within_at_best, quantile_ms
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.chance import exceeds_chance
-from app.control.observe.loads.latencies import count_within_at_best, quantile_ms
 from app.control.observe.loads.reports import ReportExcerpt
 
 WHOLE_SECONDS = 50.0  # of a minute must have been reported

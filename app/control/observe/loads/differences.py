@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agents.contract.gateways import GatewayCounts, LengthTotals, TokenTotals, WindowTotals
-from app.control.observe.loads.latencies import add, count_within, count_within_at_best
+from app.control.domain.latencies import add, count_within, count_within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 MINUTE = timedelta(seconds=60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.control.observe.loads.latencies import add, quantile_ms
+from app.control.domain.latencies import add, quantile_ms
 
 
 @dataclass(frozen=True, slots=True)

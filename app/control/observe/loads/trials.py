@@ -8,9 +8,9 @@ from datetime import datetime
 
 from agents.contract.assignments import AssignedInstance
 from agents.contract.reports import InstanceMinute
+from app.control.domain.latencies import add, count_within_at_best
 from app.control.domain.readings import CopyTrial
 from app.control.observe.loads.chance import exceeds_chance
-from app.control.observe.loads.latencies import add, count_within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 OVERLOAD_FACTOR = 1.02  # times the planned rate: misses of an instance that gets more prove nothing

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from app.control.domain.latencies import add
 from app.control.observe.loads.bursts import BurstBelief
 from app.control.observe.loads.differences import CounterIncrease, add_tokens
-from app.control.observe.loads.latencies import add
 from app.control.observe.loads.lengths import LengthBelief
 from app.control.observe.loads.outlook import Outlook
 from app.control.observe.loads.recent import AnswerCounts
