@@ -19,15 +19,19 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets take a cell th
 
 FOCUS_BY = ("tenant", "service", "job", "node", "gpu_type", "region", "purchase", "kind")
 TOKENS_BY = ("tenant", "service")
-PAID = {"owned": "Committed", "reserved": "Committed", "onDemand": "Standard", "spot": "Dynamic"}
+PAID = {"owned": "Standard", "onDemand": "Standard", "spot": "Dynamic"}  # of a reservation we know no contract
 FOCUS_COLUMNS = (
-    "BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory",
-    "ChargeClass", "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity",
-    "ConsumedUnit", "ContractedCost", "EffectiveCost", "InvoiceIssuerName", "ListCost", "PricingCategory",
-    "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "RegionId", "ResourceId", "ResourceType",
-    "ServiceCategory", "ServiceName", "SubAccountId", "Tags", "x_CostPerMillionTokensOut", "x_ServiceTokensIn",
-    "x_ServiceTokensOut",
+    "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart",
+    "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart",
+    "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName", "CommitmentDiscountStatus",
+    "CommitmentDiscountType", "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice",
+    "EffectiveCost", "HostProviderName", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory",
+    "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "RegionId", "RegionName", "ResourceId",
+    "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "ServiceProviderName", "ServiceSubcategory",
+    "SkuId", "SkuMeter", "SkuPriceId", "SubAccountId", "SubAccountName", "SubAccountType", "Tags",
+    "x_CostPerMillionTokensOut", "x_ServiceTokensIn", "x_ServiceTokensOut",
 )  # fmt: skip
+OURS, METER = "gpuwright", "GPU Hours"
 
 
 def sheet(query: ReportQuery, report: MoneyReport, rows: Sequence[Row]) -> Iterator[str]:
@@ -50,45 +54,51 @@ def charge(row: Row, tokens: Row, grain: str, zone: ZoneInfo, currency: str) -> 
     What is billed is time on GPUs, so that is the consumed quantity. Tokens are known of a service, not of its nodes:
     they have columns of their own, which repeat the whole service's figures of the period.
     """
-    began, cost, hours = row["period"].astimezone(zone), row["cost"], row["gpu_hours"]
+    began, cost = row["period"].astimezone(zone), row["cost"]
+    hours = row["gpu_hours"] + Decimal("0.0")  # readers take a column of whole numbers for another type
     name = row["service"] or row["job"] or f"__{row['kind']}__"
     month = began.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    found: dict[str, object] = {
+    holder = "" if row["kind"] in UNHELD_KINDS else row["tenant"]
+    known: dict[str, object] = {
         "BilledCost": cost,
-        "BillingAccountId": "gpuwright",
+        "BillingAccountId": OURS,
+        "BillingAccountName": OURS,
         "BillingCurrency": currency,
         "BillingPeriodEnd": following(month, "month"),
         "BillingPeriodStart": month,
         "ChargeCategory": "Usage",
-        "ChargeClass": "",
         "ChargeDescription": f"{name} on {row['gpu_type']} of {row['node']}",
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": following(began, grain),
         "ChargePeriodStart": began,
         "ConsumedQuantity": hours,
-        "ConsumedUnit": "GPU Hours",
-        "ContractedCost": cost,
-        "EffectiveCost": cost,
-        "InvoiceIssuerName": "gpuwright",
-        "ListCost": cost,
+        "ConsumedUnit": METER,
         "PricingCategory": PAID.get(row["purchase"], "Other"),
         "PricingQuantity": hours,
-        "PricingUnit": "GPU Hours",
-        "ProviderName": "gpuwright",
-        "PublisherName": "gpuwright",
+        "PricingUnit": METER,
         "RegionId": row["region"],
+        "RegionName": row["region"],
         "ResourceId": row["node"],
+        "ResourceName": row["node"],
         "ResourceType": row["gpu_type"],
         "ServiceCategory": "AI and Machine Learning",
         "ServiceName": name,
-        "SubAccountId": "" if row["kind"] in UNHELD_KINDS else row["tenant"],
-        "Tags": "",
+        "ServiceSubcategory": "Machine Learning",
+        "SkuId": row["gpu_type"],
+        "SkuMeter": METER,
+        "SkuPriceId": "/".join(str(row[word]) for word in ("gpu_type", "purchase", "region")),
+        "SubAccountId": holder,
+        "SubAccountName": holder,
+        "SubAccountType": "tenant" if holder else "",
         "x_CostPerMillionTokensOut": tokens.get("cost_per_million_tokens_out"),
         "x_ServiceTokensIn": tokens.get("tokens_in"),
         "x_ServiceTokensOut": tokens.get("tokens_out"),
     }
-    assert tuple(found) == FOCUS_COLUMNS, "the heading names the columns in their order"
-    return found
+    known |= dict.fromkeys(("ContractedCost", "EffectiveCost", "ListCost"), cost)
+    known |= dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), cost / hours if hours else None)
+    issuers = ("HostProviderName", "InvoiceIssuerName", "ProviderName", "PublisherName", "ServiceProviderName")
+    known |= dict.fromkeys(issuers, OURS)
+    return {column: known.get(column, "") for column in FOCUS_COLUMNS}
 
 
 def _make_token_key(row: Row) -> tuple[datetime, str, str]:

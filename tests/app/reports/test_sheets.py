@@ -51,6 +51,29 @@ def test_a_charge_ends_when_the_next_one_begins_by_its_zones_clocks(grain: str, 
     assert row["ChargePeriodEnd"] == ends
 
 
+MANDATORY = (  # by FOCUS 1.3, and never empty
+    "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart",
+    "ChargeCategory", "ChargeDescription", "ChargePeriodEnd", "ChargePeriodStart", "ContractedCost", "EffectiveCost",
+    "HostProviderName", "InvoiceIssuerName", "ListCost", "PricingQuantity", "PricingUnit", "ProviderName",
+    "PublisherName", "ServiceCategory", "ServiceName", "ServiceProviderName",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("purchase", ["owned", "reserved", "onDemand", "spot"])
+def test_a_charge_has_what_focus_demands_and_its_unit_price_makes_its_cost(purchase: str) -> None:
+    (row,) = read(sheets.focus(asked("day"), [charge(purchase=purchase, cost=Decimal("0.7"))], "EUR"))
+    assert all(row[name] for name in MANDATORY)
+    assert row["ChargeClass"] == ""
+    assert round(Decimal(row["ListUnitPrice"]) * Decimal(row["PricingQuantity"]), 12) == Decimal(row["ListCost"])
+    assert row["SkuPriceId"] == f"a100/{purchase}/eu"
+    assert (row["PricingCategory"] == "Committed") == bool(row["CommitmentDiscountId"])
+
+
+def test_a_charge_without_hours_has_no_unit_price_and_one_that_nobody_holds_no_account() -> None:
+    (row,) = read(sheets.focus(asked("day"), [charge(kind="idle", gpu_hours=Decimal(0))], "EUR"))
+    assert (row["ListUnitPrice"], row["SubAccountId"], row["SubAccountName"], row["SubAccountType"]) == ("", "", "", "")
+
+
 def test_the_billing_period_is_the_zones_month() -> None:
     (row,) = read(sheets.focus(asked("day"), [charge()], "EUR"))
     assert (row["BillingPeriodStart"], row["BillingPeriodEnd"]) == ("2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z")
