@@ -45,7 +45,13 @@ def main() -> int:
     parser.add_argument("tag", help="vVERSION, of the version that pyproject.toml has there")
     parser.add_argument("folder", type=Path, help="where the files go; it must be empty or not there")
     parser.add_argument("--images", action="store_true", help="also the images, as archives for `docker load`")
-    parser.add_argument("--compose", metavar="FILE", action="append", default=["docker-compose.yml"], help="one more")
+    parser.add_argument(
+        "--compose",
+        metavar="FILE",
+        action="append",
+        default=["docker-compose.yml"],
+        help="a Compose file to add to docker-compose.yml",
+    )
     parser.add_argument("--key", type=Path, help="signs the sums, by ssh-keygen; without it they are not signed")
     args = parser.parse_args()
     try:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tests.support.forked import ROOT
 from tests.support.needs import need
 
 pytestmark = pytest.mark.slow
-VERSION = "0.1.0"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,19 @@ from enum import StrEnum
 
 # For a copy that others end: Kubernetes' controllers may be away for a minute, as after a restart of its API server.
 SUCCESSOR_SECONDS = 120.0
+DRAIN_SLACK_SECONDS = 5.0  # between the agent's look and the kubelet's
 TERM_SECONDS = 10.0  # after SIGTERM, or its template's drain time if that is longer
+
+
+def find_stay_seconds(drain_seconds: float) -> float:
+    """Returns how long a copy that others end should serve for its successor to come up; it drains after that."""
+    return max(SUCCESSOR_SECONDS, drain_seconds / 2)
+
+
+def limit_stay_seconds(drain_seconds: float, grace_seconds: float) -> float:
+    """Returns how long it may, if it is killed after so many seconds: a short time is divided with its drain."""
+    whole = max(0.0, grace_seconds - TERM_SECONDS)
+    return min(find_stay_seconds(drain_seconds), max(whole - drain_seconds - DRAIN_SLACK_SECONDS, whole / 2))
 
 
 class StopSignal(StrEnum):

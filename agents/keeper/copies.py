@@ -57,7 +57,7 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     running: Running | None = None
     born: float = 0.0  # clocks.seconds() at its beginning
     since: float = 0.0  # clocks.seconds() when its stage began
-    called_away_at: float | None = None  # clocks.seconds() when somebody else was first seen to end it
+    stays_until: float | None = None  # clocks.seconds() until which its successor has time, if somebody else ends it
     outside_since: float | None = None  # clocks.seconds() when it was first seen on the device without MPS
     reason: str = ""
     message: str = ""
@@ -101,7 +101,7 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def rising(self) -> bool:
         """Returns whether it is there, or will be, and nobody ends it."""
-        return self.stage in UP and self.called_away_at is None
+        return self.stage in UP and self.stays_until is None
 
     def at(self, stage: Stage, now: float, reason: str = "", message: str = "") -> NodeCopy:
         """Returns the copy at `stage`; the reason for stopping it is kept to the end."""

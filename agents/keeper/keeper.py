@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from agents.contract.assignments import Assignment
+from agents.host.stopping import limit_stay_seconds
 from agents.keeper.copies import AWAY, NodeCopy, Stage
 from agents.keeper.decide import HeldStart
 from agents.keeper.drivers import NodeDrivers
@@ -231,14 +232,16 @@ class Keeper:
 
     def _note_called_away(self, now: float) -> None:
         """Records which copies somebody else ends, so that a successor starts while they still serve."""
-        called = self._drivers.runtime.list_called_away()
+        called = self._drivers.runtime.find_called_away()
         for copy in self.copies() if called else ():
             if copy.id not in called:
                 continue
             self._steps.withdraw(copy, now)
             if copy.rising:
                 log.warning("%s is ended by others than gpuwright; another copy takes its place", copy.id)
-                self._ledger.record(msgspec.structs.replace(copy, called_away_at=now))
+                filled = self.filler.filled(copy)
+                stays = limit_stay_seconds(filled.drain_seconds if filled else 0.0, called[copy.id])
+                self._ledger.record(msgspec.structs.replace(copy, stays_until=now + stays))
 
     def _units_of(self, copy: NodeCopy) -> float:
         """Returns a job's units as it last reported them: in its file, or by a metric."""

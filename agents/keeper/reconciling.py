@@ -9,7 +9,6 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.fits import GpuRules, Shortfall
-from agents.host.stopping import SUCCESSOR_SECONDS
 from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
 from agents.keeper.decide import CopyDecision, HeldStart, NodeConstraints, WantedInstance, decide
 from agents.keeper.exits import DONE, FAILED, JobExits
@@ -128,11 +127,10 @@ class Reconciler:
         )
 
     def _must_leave(self, copy: NodeCopy, now: float) -> bool:
-        """Returns whether a copy that somebody else ends must stop now: what is left of its time it needs to drain."""
-        if copy.called_away_at is None:
+        """Returns whether a copy that somebody else ends must stop now: its successor is late, or it serves nothing."""
+        if copy.stays_until is None:
             return False
-        is_late = now - copy.called_away_at > SUCCESSOR_SECONDS
-        return is_late or not copy.served or self._filler.filled(copy) is None
+        return now > copy.stays_until or not copy.served or self._filler.filled(copy) is None
 
     def _swap(self, wanted: Sequence[WantedInstance], decision: CopyDecision, now: float) -> None:
         """Records which jobs move to host memory, and which return from there as they are assigned now."""

@@ -56,8 +56,8 @@ class CopyRuntime(Protocol):
     def find(self) -> tuple[Running, ...]:
         """Finds every running copy of ours, even one whose start was not recorded."""
 
-    def list_called_away(self) -> frozenset[str]:
-        """Returns the copies that somebody else has asked to end, such as who drains the node."""
+    def find_called_away(self) -> dict[str, float]:
+        """Returns the copies that somebody else has asked to end, and how many seconds each was given for it."""
 
     def announce(self, running: Running) -> None:
         """Tells those who wait for it that the copy's limits are verified and that it is warm."""

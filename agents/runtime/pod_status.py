@@ -27,6 +27,12 @@ def is_leaving(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
+def grace_of(pod: Object) -> float:
+    """Returns after how many seconds the kubelet kills what was deleted."""
+    given = pod["metadata"].get("deletionGracePeriodSeconds")
+    return float(pod["spec"].get("terminationGracePeriodSeconds", 0.0) if given is None else given)
+
+
 def is_over(pod: Object) -> bool:
     """Returns whether it runs no more, such as one that was evicted."""
     return (pod.get("status") or {}).get("phase", "") in _OVER

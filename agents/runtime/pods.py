@@ -23,7 +23,7 @@ from agents.kubernetes.names import CONTAINER, GATE, NODE, PART, container_of, h
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.containers import Containers
 from agents.runtime.logs import strip_controls, whole_lines
-from agents.runtime.pod_status import copy_of, is_leaving, is_over, read_exit, read_port, why_not_running
+from agents.runtime.pod_status import copy_of, grace_of, is_leaving, is_over, read_exit, read_port, why_not_running
 from agents.runtime.replica_set import PodSettings, write_replica_set
 from agents.templates import Filled
 
@@ -114,14 +114,18 @@ class PodRuntime:
             raise LaunchError(f"{copy}: its pod is not deleted, though its ReplicaSet wants none")
         self._end_others()
 
-    def list_called_away(self) -> frozenset[str]:
+    def find_called_away(self) -> dict[str, float]:
         try:
             pods = self._pods.objects()
         except ApiAway:
-            return frozenset()
-        leaving = {(copy_of(pod), container_of(pod)) for pod in pods.values() if is_leaving(pod)}
+            return {}
+        leaving = {(copy_of(pod), container_of(pod)): grace_of(pod) for pod in pods.values() if is_leaving(pod)}
         own = self._find_oldest(pods.values()) if leaving else {}
-        return frozenset(copy for copy, _ in leaving if copy not in own or (copy, own[copy].container) in leaving)
+        return {
+            copy: grace
+            for (copy, container), grace in leaving.items()
+            if copy not in own or own[copy].container == container
+        }
 
     def announce(self, running: Running) -> None:
         condition = {

@@ -87,8 +87,8 @@ class ProcessRuntime:
     def withdraw(self, copy: str, running: Running | None = None) -> None:
         """Nothing starts a copy but the agent."""
 
-    def list_called_away(self) -> frozenset[str]:
-        return frozenset()  # nobody ends them but the agent
+    def find_called_away(self) -> dict[str, float]:
+        return {}  # nobody ends them but the agent
 
     def announce(self, running: Running) -> None:
         """Nobody waits for it but the agent."""

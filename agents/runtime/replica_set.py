@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agents.host.stopping import SUCCESSOR_SECONDS, TERM_SECONDS
+from agents.host.stopping import TERM_SECONDS, find_stay_seconds
 from agents.kubernetes.api import Object
 from agents.kubernetes.names import CONTAINER, COPY, GATE, GPU, HASH, NODE, PART, TAINT, hash_copy, name_holder
 from agents.runtime import Launch
@@ -108,7 +108,7 @@ def _write_copy(launch: Launch, settings: PodSettings) -> Object:
     volumes = [_begin_at_root(volume, mount, settings.roots) for volume, mount in _list_volumes(launch)]
     filled = launch.filled
     saves = filled.checkpoint_seconds if filled.checkpoint_signal or filled.checkpoint_command else 0.0
-    ending = _stay_seconds(launch) + filled.drain_seconds + saves + TERM_SECONDS
+    ending = _find_stay_seconds(launch) + filled.drain_seconds + saves + TERM_SECONDS
     pod = _write_pod(settings, [_write_container(launch, settings, volumes)])
     if filled.confined and filled.confined.user is not None:
         pod["securityContext"] |= {"runAsUser": filled.confined.user, "runAsGroup": filled.confined.user}
@@ -138,15 +138,15 @@ def _write_container(launch: Launch, settings: PodSettings, volumes: list[tuple[
     if launch.port:
         port = confined.port if confined and confined.port else launch.port
         container["ports"] = [{"name": "serves", "containerPort": port}]
-    if stays := _stay_seconds(launch):
+    if stays := _find_stay_seconds(launch):
         # Others may delete the pod without asking us: it serves until its successor does, and then drains.
         container["lifecycle"] = {"preStop": {"sleep": {"seconds": int(stays + launch.filled.drain_seconds)}}}
     return container
 
 
-def _stay_seconds(launch: Launch) -> float:
+def _find_stay_seconds(launch: Launch) -> float:
     """Returns how long a pod that somebody deletes stays for its successor to come up beside it."""
-    return SUCCESSOR_SECONDS if launch.filled.drain_seconds and launch.port else 0.0
+    return find_stay_seconds(launch.filled.drain_seconds) if launch.filled.drain_seconds and launch.port else 0.0
 
 
 def _escape(text: str) -> str:

@@ -87,10 +87,15 @@ def residents_of(found: Mapping[str, Mapping[int, Sequence[GpuResident]]], node:
     return tuple((index, tuple(on)) for index, on in found.get(node, {}).items())
 
 
+def assign_hue(name: str) -> str:
+    """Returns the colour of a service, by its name alone: it stays whatever else is declared or deleted."""
+    return f"c{crc32(name.encode()) % HUES}"
+
+
 @lru_cache(maxsize=16)
 def assign_hues(names: tuple[str, ...]) -> Mapping[str, str]:
-    """Returns the colour of each service, by its name alone: it stays whatever else is declared or deleted."""
-    return {name: f"c{crc32(name.encode()) % HUES}" for name in names}
+    """Returns the colour of each service."""
+    return {name: assign_hue(name) for name in names}
 
 
 @lru_cache(maxsize=KEPT_DRAWINGS)

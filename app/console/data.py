@@ -89,7 +89,7 @@ def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> Cons
         nodes=_read_tenant_nodes(connection, data.body) if tenant else fleet_map.nodes(connection),
         memory_gib=fleet_map.memory_gib(connection),
         events=_events(connection, data.at, tenant),
-        late=read_late_runs(connection, [service for service in data.services if _is_late(service)]),
+        late=read_late_runs(connection, [service for service in data.services if is_late(service)]),
     )
     if tenant:
         return data
@@ -144,7 +144,7 @@ def read_late_runs(connection: Connection, services: Sequence[OverviewServiceWir
     return {name: run for name, run in found.items() if run is not None}
 
 
-def _is_late(service: OverviewServiceWire) -> bool:
+def is_late(service: OverviewServiceWire) -> bool:
     return service["attained"] is not None and service["attained"] * 100 < service["percentile"]
 
 

@@ -15,7 +15,7 @@ from app.store.world.audit import AuditRow
 
 VERBS = ("update", "delete")
 MOST_FIELDS = 20
-ASKED = {"spec.ratePerSecond": "rate", "spec.slo.latencyMs": "slo"}  # what a what-if answers of a service
+WHAT_IF_FIELDS = {"spec.ratePerSecond": "rate", "spec.slo.latencyMs": "slo"}  # what a what-if answers of a service
 
 
 def is_edit(row: AuditRow) -> bool:
@@ -35,16 +35,16 @@ def read_declared(wire: Mapping[str, Any] | None) -> Free:
 def confirm_undo(row: AuditRow, current: Mapping[str, Any] | None) -> Confirmation:
     """Returns the page before an edit is undone; `current` is the object as it is now."""
     key = key_of(row)
-    name = f"{key.tenant}/{key.name}" if key.tenant else key.name
+    name = key.full_name
     changes = diff(read_declared(current), read_declared(row["before"]))
     effects = [f"{key.kind} {name} is declared as it was before the {row['verb']} by {row['principal']}."]
     effects += [_spell(change) for change in changes[:MOST_FIELDS]] if current else ["It exists again."]
     if len(changes) > MOST_FIELDS and current:
         effects.append(f"and {len(changes) - MOST_FIELDS} more fields.")
     asked = {
-        ASKED[change.path]: f"{change.after:g}"
+        WHAT_IF_FIELDS[change.path]: f"{change.after:g}"
         for change in changes
-        if change.path in ASKED and isinstance(change.after, int | float)
+        if change.path in WHAT_IF_FIELDS and isinstance(change.after, int | float)
     }
     return Confirmation(
         question=f"Undo the {row['verb']} of {key.kind} {name}?",

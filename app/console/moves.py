@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.console.boxes import HIGH, JOB, MOST_BOXES, PITCH, GpuResident, assign_hues, group_by_gpu
+from app.console.boxes import HIGH, JOB, MOST_BOXES, PITCH, GpuResident, assign_hue, group_by_gpu
 from app.console.links import job_link, service_link
 from app.console.wording import THIN
 from app.store.fleet.fleet_map import MapNode
@@ -60,28 +60,30 @@ class MoveMap:
 def name_changed_nodes(before: PlanLinesWire, after: PlanLinesWire) -> list[str]:
     """Returns the nodes on which the plans differ, in order."""
     old, new = group_by_gpu(before), group_by_gpu(after)
-    return sorted(name for name in {*old, *new} if _held(old.get(name, {})) != _held(new.get(name, {})))
+    return sorted(
+        name for name in {*old, *new} if _count_residents(old.get(name, {})) != _count_residents(new.get(name, {}))
+    )
 
 
 def draw_moves(before: PlanLinesWire, after: PlanLinesWire, nodes: Sequence[MapNode]) -> MoveMap:
-    """Draws these nodes; those that exist no more are left out."""
+    """Draws the first of these nodes, and counts the others."""
     old, new = group_by_gpu(before), group_by_gpu(after)
     drawn = tuple(_draw(node, old.get(node.name, {}), new.get(node.name, {})) for node in nodes[:MOST_NODES])
     return MoveMap(drawn, max(0, len(nodes) - MOST_NODES))
 
 
-def _held(gpus: OnNode) -> dict[int, Counter[GpuResident]]:
-    return {gpu: Counter(_size(resident) for resident in on) for gpu, on in gpus.items() if on}
+def _count_residents(gpus: OnNode) -> dict[int, Counter[GpuResident]]:
+    return {gpu: Counter(_drop_memory(resident) for resident in on) for gpu, on in gpus.items() if on}
 
 
-def _size(resident: GpuResident) -> GpuResident:
+def _drop_memory(resident: GpuResident) -> GpuResident:
     """Returns the resident without its memory, in which a batch alone makes a difference."""
     return resident._replace(memory_gib=0.0)
 
 
 def _draw(node: MapNode, before: OnNode, after: OnNode) -> NodeMoves:
     indexes = (list(range(node.gpus)) if node.gpus else sorted({*before, *after}))[:MOST_BOXES]
-    left, came = _differences(before, after), _differences(after, before)
+    left, came = _find_differences(before, after), _find_differences(after, before)
     return NodeMoves(
         node.name,
         node.gpu_type,
@@ -97,9 +99,9 @@ def _draw(node: MapNode, before: OnNode, after: OnNode) -> NodeMoves:
     )
 
 
-def _differences(here: OnNode, there: OnNode) -> Mapping[int, Counter[GpuResident]]:
+def _find_differences(here: OnNode, there: OnNode) -> Mapping[int, Counter[GpuResident]]:
     """Returns by GPU what is on this side and not on the other."""
-    mine, others = _held(here), _held(there)
+    mine, others = _count_residents(here), _count_residents(there)
     return defaultdict(Counter, {gpu: held - others.get(gpu, Counter()) for gpu, held in mine.items()})
 
 
@@ -119,16 +121,16 @@ def _draw_side(
             share = min(resident.sm_percent / 100 * HIGH, HIGH - height)
             path = f"M{at * PITCH} {HIGH - height:.1f}h{WIDE}v-{share:.1f}h-{WIDE}z"
             height += share
-            if left[_size(resident)] > 0:
-                left[_size(resident)] -= 1
-                moved.append(_box(resident, path, f"{verb} {node}/{index}"))
+            if left[_drop_memory(resident)] > 0:
+                left[_drop_memory(resident)] -= 1
+                moved.append(_draw_box(resident, path, f"{verb} {node}/{index}"))
             else:
                 stays.append(path)
     boxes = "".join(f"M{at * PITCH} 0h{WIDE}v{HIGH}h-{WIDE}z" for at in range(len(indexes)))
     return NodeSide(words, max(1, len(indexes)) * PITCH - 2, boxes, "".join(stays), tuple(moved))
 
 
-def _box(resident: GpuResident, path: str, where: str) -> MovedBox:
-    hue = JOB if resident.is_job else assign_hues((resident.name,))[resident.name]
+def _draw_box(resident: GpuResident, path: str, where: str) -> MovedBox:
+    hue = JOB if resident.is_job else assign_hue(resident.name)
     link = job_link(resident.name) if resident.is_job else service_link(resident.name)
     return MovedBox(path, hue, link, f"{resident.name} {where}, {resident.sm_percent:g}{THIN}%")

@@ -117,6 +117,11 @@ def read_services_query(query: Mapping[str, str]) -> ServicesQuery:
     )
 
 
+def read_id(text: str) -> int | None:
+    """Returns the number of a plan, an event or an entry; None for what is no number."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < LONGEST_ID else None
+
+
 def read_events_query(query: Mapping[str, str]) -> EventsQuery:
     before = query.get("before", "")
     return EventsQuery(
@@ -124,7 +129,7 @@ def read_events_query(query: Mapping[str, str]) -> EventsQuery:
         severity=read_choice(query, "severity", SEVERITIES),
         kind=read_choice(query, "kind", EVENT_KINDS),
         name=read_text(query, "name"),
-        before=int(before) if before.isascii() and before.isdigit() and len(before) < LONGEST_ID else 0,
+        before=read_id(before) or 0,
     )
 
 

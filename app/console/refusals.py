@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from fastapi import FastAPI, Request
@@ -22,6 +23,7 @@ from app.problem import HttpProblem
 # The noun that the audit names, by the first part of a path; the other parts give verb and name.
 KINDS = {"plans": Noun.PLAN, "nodes": Noun.CORDON, "what-if": Noun.WHAT_IF, "audit": Noun.AUDIT}
 LONGEST_NAME = 63
+_VERB = re.compile(r"[a-z-]{1,40}")
 
 
 def install(app: FastAPI) -> None:
@@ -77,10 +79,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
 async def _audit(request: Request, who: Principal, problem: HttpProblem) -> None:
     """Records that a form was refused: it was forged, or its token may not do that."""
     first, *rest = request.url.path.strip("/").split("/")
-    verb = rest[-1] if rest else {"what-if": "ask"}.get(first, first)
+    asked = rest[-1] if rest else {"what-if": "ask"}.get(first, first)
+    verb = asked if _VERB.fullmatch(asked) else "change"  # its sender chose the address
     name = rest[0] if len(rest) > 1 else "fleet" if rest else ""
     kind = str(KINDS.get(first, "Session"))
-    entry = actor_of(request, who).entry(
-        verb[:LONGEST_NAME], kind, name=name[:LONGEST_NAME], outcome="refused", detail=problem.detail
-    )
+    entry = actor_of(request, who).entry(verb, kind, name=name[:LONGEST_NAME], outcome="refused", detail=problem.detail)
     await overreach.record_refusal(request, entry)

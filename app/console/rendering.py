@@ -48,7 +48,10 @@ def templates() -> Environment:
         "service_link": links.service_link, "node_link": links.node_link, "plan_link": links.plan_link,
         "job_link": links.job_link,
     }  # fmt: skip
-    made.globals |= {"address": address, "subject_link": links.subject_link, "audit_link": links.audit_link}
+    made.globals |= {
+        "address": address, "subject_link": links.subject_link, "audit_link": links.audit_link,
+        "what_if_link": links.what_if_link,
+    }  # fmt: skip
     return made
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.api.answers.overview import OverviewServiceWire
 from app.console.boxes import assign_hues
-from app.console.data import ConsoleData
+from app.console.data import ConsoleData, is_late
 from app.console.page_request import ServicesQuery
 from app.control.domain.events import Reason
 from solvers.planning.wire import PlanUnservedWire
@@ -131,6 +131,6 @@ def _state(service: OverviewServiceWire) -> tuple[str, str]:
         return ("quiet", "no copy answers yet") if service["attained"] is None else ("late", "no copy answers")
     if service["attained"] is None:
         return "quiet", "no requests"
-    if service["attained"] * 100 < service["percentile"]:
+    if is_late(service):
         return "late", "below its SLO"
     return "kept", "within its SLO"

@@ -62,8 +62,13 @@ class Key(NamedTuple):
     tenant: str
     name: str
 
+    @property
+    def full_name(self) -> str:
+        """Returns tenant/name, or the name alone where there is no tenant."""
+        return f"{self.tenant}/{self.name}" if self.tenant else self.name
+
     def __str__(self) -> str:
-        return f"{self.kind} {self.tenant}/{self.name}" if self.tenant else f"{self.kind} {self.name}"
+        return f"{self.kind} {self.full_name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What is sent of an event or of an entry of the audit: a CloudEvent, a line for Slack, of JSON or for syslog. Pure."""
+"""Writes an event or an entry of the audit as it is sent: as CloudEvent, for Slack, as JSON or by syslog. Pure."""
 
 from __future__ import annotations
 
@@ -111,9 +111,13 @@ def spell_json_line(message: StreamedMessage) -> bytes:
 def spell_syslog(message: StreamedMessage, host: str) -> bytes:
     """Returns a message of RFC 5424, whose text is JSON in ASCII: nothing in a name can begin another message."""
     priority = SYSLOG_FACILITIES[message.stream] * 8 + SYSLOG_SEVERITIES[message.severity]
-    sender = "".join(char for char in host if "!" <= char <= "~")[:LONGEST_HOST] or "-"
-    header = f"<{priority}>1 {message.at} {sender} gpuwright - {message.word[:LONGEST_WORD]} -"
+    header = f"<{priority}>1 {message.at} {_fit(host, LONGEST_HOST)} gpuwright - {_fit(message.word, LONGEST_WORD)} -"
     return f"{header} {json.dumps({'delivery': message.id} | message.data)}".encode()
+
+
+def _fit(text: str, longest: int) -> str:
+    """Returns the text as a field of a header, which spaces end."""
+    return "".join(char for char in text.replace(" ", "_") if "!" <= char <= "~")[:longest] or "-"
 
 
 def sign(secret: bytes, message_id: str, now: int, body: bytes) -> str:

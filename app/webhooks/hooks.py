@@ -13,15 +13,15 @@ import yaml
 from app.settings import SettingsError, is_plain_loopback
 from app.wire import SEVERITIES
 
-POSTED = "https://HOST[:PORT]/PATH (http: with onThisMachine only)"
+POST_ADDRESS = "https://HOST[:PORT]/PATH (http: with onThisMachine only)"
 ADDRESSES = {
-    "cloudevents": POSTED,
-    "slack": POSTED,
+    "cloudevents": POST_ADDRESS,
+    "slack": POST_ADDRESS,
     "syslog": "tcp://HOST:PORT, udp://HOST:PORT or unix:///PATH",
     "jsonl": "file:///PATH",
 }
 STREAMS = ("events", "audit")
-OF_EVENTS = ("severities", "reasons", "tenants")
+EVENT_FILTERS = ("severities", "reasons", "tenants")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 WORD = re.compile(r"[a-z0-9_]{1,60}")
 MOST_HOOKS = 20
@@ -35,7 +35,7 @@ KNOWN = {
     "format",
     "stream",
     "onThisMachine",
-    *OF_EVENTS,
+    *EVENT_FILTERS,
 }
 
 
@@ -123,7 +123,7 @@ def _read_stream(entry: Mapping[str, object], form: str, where: str) -> str:
         raise SettingsError(f"{where}: stream must be one of {', '.join(STREAMS)}")
     if stream == "audit" and form == "slack":
         raise SettingsError(f"{where}: format slack is for events")
-    if stream == "audit" and (narrowing := next((key for key in OF_EVENTS if key in entry), "")):
+    if stream == "audit" and (narrowing := next((key for key in EVENT_FILTERS if key in entry), "")):
         raise SettingsError(f"{where}: {narrowing} is for events; the audit is sent whole")
     return str(stream)
 

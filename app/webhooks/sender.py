@@ -37,6 +37,8 @@ LOOK_SECONDS = 2.0  # between two looks where nothing is due
 REGISTER_SECONDS = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0
 MOST_TRIES = 12
+LATE_SECONDS = 3 * 3600.0
+STOP_SECONDS = 15.0  # longer than a post takes
 MOST_REST_SECONDS = 30.0  # of a hook that fails, before its next delivery
 
 
@@ -60,7 +62,7 @@ class WebhookSender:
         """Waits for the posts on their way, each of which has an end in sight."""
         self._over.set()
         for thread in self._threads:
-            thread.join()
+            thread.join(STOP_SECONDS)
 
     def _run(self, name: str, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name=name, daemon=True)
@@ -107,7 +109,9 @@ class WebhookSender:
         number = delivery.event.get("audit")
         if number is None:
             return describe_event(delivery.id, delivery.event)
-        return describe_entry(self._database.read(lambda connection: audit.get(connection, number)))
+        entry = self._database.read(lambda connection: audit.get(connection, number))
+        assert entry is not None, "entries outlive their deliveries"
+        return describe_entry(entry)
 
     def _deliver(self, hook: Webhook, message: StreamedMessage) -> None:
         match hook.form:
@@ -119,8 +123,9 @@ class WebhookSender:
                 post(hook, *make_request(hook, message, self._source, int(time.time())))
 
     def _note_failed(self, hook: Webhook, delivery: Delivery, message: StreamedMessage, why: str) -> None:
-        is_late = delivery.attempts >= MOST_TRIES
-        is_dead = is_late and hook.stream == "events"
+        # While a place is away, all that waits is tried before anything is tried again: what is old is late as well.
+        is_late = delivery.attempts >= MOST_TRIES or delivery.age_seconds >= LATE_SECONDS
+        is_dead = delivery.attempts >= MOST_TRIES and hook.stream == "events"
         pause = None if is_dead else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(delivery.attempts - 1, MOST_TRIES))
         what = f"{message.word} of {message.subject}"
         words = f"webhook {hook.name} did not get {what} in {delivery.attempts} tries: {why}"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import socket
 import stat
+import time
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from app.webhooks.hooks import Webhook
 from app.webhooks.posting import WHOLE_SECONDS, NotDelivered, explain, find_address
 
 STDOUT = "/dev/stdout"
+OPENED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY  # a pipe without a reader is refused
 
 
 def write(hook: Webhook, line: bytes) -> None:
@@ -36,11 +40,13 @@ def write(hook: Webhook, line: bytes) -> None:
 def _append(path: str, line: bytes) -> None:
     """Appends to a file, which is opened each time, so that it may be rotated; a line is whole or not there."""
     # Standard output is not opened: in a container it may belong to root.
-    file = os.dup(1) if path == STDOUT else os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    file = os.dup(1) if path == STDOUT else os.open(path, OPENED, 0o640)
     try:
         is_file = stat.S_ISREG(os.fstat(file).st_mode)  # standard output may be a pipe
         if is_file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _lock(file)
+        elif not select.select([], [file], [], WHOLE_SECONDS)[1]:
+            raise NotDelivered("nobody reads what stands in the pipe")
         size = os.fstat(file).st_size
         try:
             written = os.write(file, line)
@@ -54,6 +60,15 @@ def _append(path: str, line: bytes) -> None:
             raise
     finally:
         os.close(file)
+
+
+def _lock(file: int) -> None:
+    """Waits for other servers that write a line; a lock that stays raises BlockingIOError."""
+    for pause in (0.01, 0.1, 0.5, 1.0, 2.0):
+        with suppress(BlockingIOError):
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(pause)
+    return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _send_datagram(address: str, port: int, line: bytes) -> None:
@@ -71,5 +86,8 @@ def _send_frame(address: str, port: int, line: bytes) -> None:
     with socket.create_connection((address, port), timeout=WHOLE_SECONDS) as connection:
         connection.sendall(b"%d %s" % (len(line), line))
         connection.shutdown(socket.SHUT_WR)
-        if connection.recv(1):
-            raise NotDelivered("it answers, which no receiver of syslog does")
+        try:
+            if connection.recv(1):
+                raise NotDelivered("it answers, which no receiver of syslog does")
+        except TimeoutError:
+            raise NotDelivered("it took the message, and did not close the connection after us") from None

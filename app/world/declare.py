@@ -20,7 +20,7 @@ from app.store.world.objects import StoredObject
 from app.world import allowance, consequences, consistent, occupants
 from app.world.consistent import invalid
 from app.world.decisions import Action, ObjectDecision, decide, deletions
-from app.world.sets import ObjectSet, join_set, left_out
+from app.world.sets import ObjectSet, join_set, list_left_out, refuse_foreign_sets
 from app.world.write import Actor, write
 
 ANY_VERSION = 0  # expected of an object that must exist, at any version
@@ -61,7 +61,7 @@ def declare(
         manifests = join_set(manifests, current, applied_as)
     decisions = decide(manifests, current, clock.now(connection))
     if applied_as is not None and applied_as.prune:
-        decisions += deletions(left_out(connection, actor.principal, manifests, applied_as))
+        decisions += deletions(list_left_out(connection, actor.principal, manifests, applied_as))
     if most_objects:
         _refuse_too_many(connection, decisions, most_objects)
     return _carry_out(connection, actor, decisions, latest, dry_run, {m.key: m.document for m in manifests}, currency)
@@ -112,6 +112,7 @@ def _carry_out(
     currency: str = "",
     force: bool = False,
 ) -> Declaration:
+    refuse_foreign_sets(actor.principal, decisions)
     consistent.check(connection, actor.principal, decisions, documents, currency)
     if not force:
         gone = [d.key.name for d in decisions if d.action is Action.DELETED and d.key.kind is Kind.NODE]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -17,6 +17,7 @@ from app.problem import HttpProblem
 from app.store.world import objects
 from app.store.world.objects import Selection, StoredObject
 from app.world.consistent import invalid
+from app.world.decisions import ObjectDecision
 
 LONGEST_LABEL = 63
 PAGE = 1000
@@ -34,8 +35,12 @@ class ObjectSet:
 def name_set(principal: Principal, name: str, *, prune: bool = False) -> ObjectSet:
     """Returns the set that this caller calls `name`. A tenant's name is before its own, so no other set is touched."""
     label = f"{principal.tenant}.{name}" if principal.tenant else name
+    room = LONGEST_LABEL - len(label) + len(name)
+    if room < 1:
+        most = f"at most {LONGEST_LABEL - 2} characters"
+        raise HttpProblem("bad-request", f"tenant {quote(principal.tenant)} has too long a name for sets: {most}")
     if not re.fullmatch(LABEL, name) or len(label) > LONGEST_LABEL:
-        allowed = f"1..{LONGEST_LABEL - len(label) + len(name)} characters a-z, 0-9 and -, not beginning or ending in -"
+        allowed = f"1..{room} characters a-z, 0-9 and -, not beginning or ending in -"
         raise HttpProblem("bad-request", f"set {quote(name)} is not allowed: {allowed}")
     return ObjectSet(label, prune)
 
@@ -68,7 +73,20 @@ def join_set(manifests: Sequence[Manifest], current: Mapping[Key, StoredObject],
     return [replace(manifest, labels={**manifest.labels, SET_LABEL: joined.label}) for manifest in manifests]
 
 
-def left_out(
+def refuse_foreign_sets(principal: Principal, decisions: Iterable[ObjectDecision]) -> None:
+    """Refuses a tenant that labels an object as one of a set of others: their next apply of it would be refused."""
+    for decision in decisions if principal.tenant else ():
+        before, after = (
+            stored.labels.get(SET_LABEL) if stored else None for stored in (decision.before, decision.after)
+        )
+        if after is not None and after != before and not after.startswith(f"{principal.tenant}."):
+            allowed = f"{principal.tenant}.NAME, or leave the label out"
+            raise HttpProblem(
+                "bad-request", f"{decision.key}: label {SET_LABEL} {quote(after)} is not allowed: {allowed}"
+            )
+
+
+def list_left_out(
     connection: Connection, principal: Principal, manifests: Sequence[Manifest], pruned: ObjectSet
 ) -> list[StoredObject]:
     """Returns the objects of the set that are not among the manifests; refuses if the caller may not delete one."""

@@ -56,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_files(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Returns name and text of each file; without those that are empty, where `--allow-empty` lets them be."""
+    """Returns name and text of each file; none where all of them are empty, and `--allow-empty` lets them be."""
     if args.prune and not args.set:
         raise Failed("--prune deletes what left a set; name the set: --set NAME")
     if args.allow_empty and not args.prune:
         raise Failed("--allow-empty is for --prune: give both")
     files = sources.read(args.files, recursive=args.recursive, allow_empty=args.allow_empty)
-    return [(name, text) for name, text in files if text.strip()] if args.allow_empty else files
+    return [] if args.allow_empty and not any(text.strip() for _, text in files) else files
 
 
 def ask_to_prune(answer: Mapping[str, Any]) -> None:

@@ -111,7 +111,7 @@ def _path(client: ApiClient, args: argparse.Namespace) -> str:
         if "/" in args.name:
             whole = f"gpuwright explain {args.what} {args.name.partition('/')[0]}"
             each = ", which tells of each of its GPUs" if args.what == "node" else ""
-            raise Failed(f"{args.name!r} is no {args.what}; use: {whole}{each}")
+            raise Failed(f"{args.name!r} is not a {args.what}; use: {whole}{each}")
         return f"/api/v1/explain/{args.what}s/{quote(args.name, safe='')}"
     if args.what == "profile":
         return f"/api/v1/explain/profiles/{find(client, Kind.PROFILE, args.name)['metadata']['name']}"

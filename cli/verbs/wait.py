@@ -153,17 +153,17 @@ def test_of(wanted: str) -> Test:
         raise Failed(f"--for {wanted!r} is not understood: {allowed}{meant}")
     if path == "condition":
         kind, _, status = value.partition("=")
-        return lambda item: condition(item, kind) == (status or "True").capitalize()
+        return lambda item: find_condition(item, kind)["status"] == (status or "True").capitalize()
     return lambda item: equal(read_value(item, path), value)
 
 
-def condition(item: Mapping[str, Any] | None, kind: str) -> str:
-    """Returns the status of a condition; Unknown when it is absent or speaks of an older generation."""
+def find_condition(item: Mapping[str, Any] | None, kind: str) -> Mapping[str, Any]:
+    """Returns a condition; one that is Unknown where it is absent or speaks of an older generation."""
     generation = (item or {}).get("metadata", {}).get("generation", 0)
     for entry in (item or {}).get("status", {}).get("conditions", []):
         if entry.get("type") == kind and entry.get("observedGeneration", generation) >= generation:
-            return str(entry.get("status"))
-    return "Unknown"
+            return dict(entry)
+    return {"status": "Unknown"}
 
 
 def read_value(item: Any, path: str) -> Any:
@@ -196,9 +196,6 @@ def state(wanted: str, item: Mapping[str, Any] | None) -> str:
         return "not there"
     path, _, value = wanted.partition("=")
     if path == "condition":
-        name = value.partition("=")[0]
-        found = condition(item, name)
-        known = item.get("status", {}).get("conditions", []) if found != "Unknown" else ()
-        message = next((entry["message"] for entry in known if entry["type"] == name), "")
-        return f"{found}: {plain(message)}" if message else found
+        found = find_condition(item, value.partition("=")[0])
+        return ": ".join(plain(part) for part in (found["status"], found.get("message")) if part)
     return "still there" if wanted == "delete" else json.dumps(read_value(item, path))

@@ -15,7 +15,7 @@ Webhooks stand in the file of the server's GPUWRIGHT_WEBHOOKS_FILE. It needs an 
 
 Examples:
   gpuwright webhook list
-  gpuwright webhook try on-call        send an event to it; `list` then says whether it arrived
+  gpuwright webhook try on-call        send an event or an entry to it; `list` then says whether it arrived
   gpuwright webhook dead on-call       what it did not get in twelve tries
   gpuwright webhook retry on-call      send that again
 """

@@ -54,9 +54,9 @@ def find_failures(python: Path, lines: Sequence[str]) -> dict[str, str]:
             csv.writer(written).writerows([[RENAMED.get(column, column) for column in names], *rows])
         program = "from focus_validator.main import main; main()"
         words = [str(python), "-c", program, "--data-file", str(file), "--validate-version", "1.0"]
-        said = subprocess.run(words, capture_output=True, text=True, check=False).stdout
-    assert "Validation" in said, said[-2000:]
-    return dict(re.findall(r"^(\w+) failed:\n(.*?)\n\n", f"{said}\n\n", re.MULTILINE | re.DOTALL))
+        output = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    assert "Validation" in output, output[-2000:]
+    return dict(re.findall(r"^(\w+) failed:\n(.*?)\n\n", f"{output}\n\n", re.MULTILINE | re.DOTALL))
 
 
 def main() -> int:

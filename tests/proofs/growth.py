@@ -99,7 +99,8 @@ GROWTH = (
     ),
     TableGrowth(
         "webhook_delivery",
-        "until they arrive; at most 10,000 waiting of a webhook, dead letters for 14 days, of the audit 89 days",
+        "until they arrive; of events at most 10,000 waiting of a webhook, and dead letters for 14 days; of the audit "
+        "89 days at most",
         lambda f: 100,
     ),
     TableGrowth("refusal", "30 days", lambda f: f.last(30) * 10),

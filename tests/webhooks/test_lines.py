@@ -46,9 +46,9 @@ def test_an_entry_is_a_message_of_rfc_5424_without_what_is_long() -> None:
     assert refused is not None and (refused[1], refused[3]) == (b"108", b"-")
 
 
-@given(st.text(), st.text(), st.text())
-def test_no_name_or_remark_ends_a_line(name: str, detail: str, host: str) -> None:
-    message = describe_entry({**ENTRY, "name": name, "detail": detail, "after": {name: detail}})
+@given(st.text(), st.text(), st.text(), st.text())
+def test_no_name_or_remark_ends_a_line(name: str, detail: str, host: str, verb: str) -> None:
+    message = describe_entry({**ENTRY, "name": name, "detail": detail, "verb": verb, "after": {name: detail}})
     line = spell_json_line(message)
     assert line.count(b"\n") == 1 and json.loads(line)["after"] == {name: detail}
     found = SYSLOG.fullmatch(spell_syslog(message, host))
@@ -148,3 +148,8 @@ def test_by_udp_and_by_a_socket_of_this_machine_a_message_is_a_datagram(tmp_path
         write(Webhook("x", f"udp://127.0.0.1:{udp.getsockname()[1]}", form="syslog", on_this_machine=True), line)
         write(Webhook("x", f"unix://{tmp_path}/log", form="syslog"), line)
         assert udp.recv(65536) == unix.recv(65536) == line
+
+
+def test_standard_output_takes_lines_too(capfd: pytest.CaptureFixture[str]) -> None:
+    write(Webhook("x", "file:///dev/stdout", form="jsonl"), b"line\n")
+    assert capfd.readouterr().out == "line\n"

@@ -209,7 +209,7 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
         balance=BALANCE,
     )
     parts = [head]
-    group_by_slot = desired.group_by_slot()
+    servers_by_slot = desired.group_by_slot()
     by_keys = "".join(_BY_KEY.format(number=number, folder=folder) for number in range(1, MOST_KEYS + 1))
     for slot in range(1, desired.slot_count + 1):
         balance = balance_of(slot)
@@ -231,7 +231,7 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
         )
         parts += [
             f"    server {server.name} {server_arguments(server, backend_name(slot))}\n"
-            for server in group_by_slot.get(slot, {}).values()
+            for server in servers_by_slot.get(slot, {}).values()
         ]
     return "".join(parts)
 
@@ -268,10 +268,10 @@ def list_copies(desired: Desired) -> dict[str, str]:
     A service of very many copies is left out: its requests go by open requests.
     """
     found: dict[str, str] = {}
-    group_by_slot = desired.group_by_slot()
+    servers_by_slot = desired.group_by_slot()
     for service, slot in desired.slots.items():
         if balance_of(slot) is Balance.LEAST_TOKENS:
-            servers = group_by_slot.get(slot, {}).values()
+            servers = servers_by_slot.get(slot, {}).values()
             parts = [f"{each.name}={each.weight}={each.most_open}" for each in servers if not each.drained]
             text = ",".join(parts)
             if parts and len(parts) <= MOST_COPIES and len(text) <= LONGEST_LIST:

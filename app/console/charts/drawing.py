@@ -94,7 +94,7 @@ def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
         sentence=_sentence(chart, span, zone),
         is_empty=not _known(chart),
         is_stacked=chart.is_stacked,
-        value_ticks=tuple((round(_y(axis.place(tick)), 1), axis.label(tick)) for tick in axis.ticks),
+        value_ticks=tuple((round(place_y(axis.place(tick)), 1), axis.label(tick)) for tick in axis.ticks),
         time_ticks=tuple((round(x(at), 1), words) for at, words in time_ticks(chart.begins[0], ends, zone)),
         paths=tuple(paths),
         legend=tuple(
@@ -136,7 +136,7 @@ def _lines(chart: TimeChart, axis: ValueAxis, x: Callable[[datetime], float]) ->
             if value is None:
                 is_open = False
                 continue
-            place = f"{_short(x(begin + middle))} {_short(_y(axis.place(value * chart.scale)))}"
+            place = f"{_short(x(begin + middle))} {_short(place_y(axis.place(value * chart.scale)))}"
             parts.append(f"L{place}" if is_open else f"M{place}h0")
             is_open = True
         if parts:
@@ -155,7 +155,7 @@ def _bars(chart: TimeChart, axis: ValueAxis, x: Callable[[datetime], float]) -> 
             low, high = axis.place(bases[index] * chart.scale), axis.place((bases[index] + value) * chart.scale)
             left = x(chart.begins[index]) + wide * (1 - BAR_SHARE) / 2
             across, up = _short(wide * BAR_SHARE), _short((high - low) * (BOTTOM - TOP))
-            parts.append(f"M{_short(left)} {_short(_y(low))}v-{up}h{across}v{up}z")
+            parts.append(f"M{_short(left)} {_short(place_y(low))}v-{up}h{across}v{up}z")
             bases[index] += value
         if parts:
             yield f"bar {series.look}", "".join(parts)
@@ -196,9 +196,15 @@ def _words(moment: datetime, step: timedelta, zone: tzinfo) -> str:
     return f"{local.day} {local:%b}" if step >= timedelta(days=1) else f"{local.day} {local:%b %H:%M}"
 
 
-def _y(share: float) -> float:
+def place_y(share: float) -> float:
+    """Returns the height in the picture of a share of the axis."""
     return BOTTOM - (BOTTOM - TOP) * share
 
 
 def _short(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
+
+
+def draw_line(places: Sequence[tuple[float, float]]) -> str:
+    """Returns the path through these places; a single one is a dot."""
+    return "".join(f"{'L' if at else 'M'}{x:.1f} {y:.1f}h0" for at, (x, y) in enumerate(places))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from math import log
 
-from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TOP, ChartDrawing, LegendLine
+from app.console.charts.drawing import LEFT, RIGHT, ChartDrawing, LegendLine, draw_line, place_y
 from app.console.charts.scales import value_axis
 from app.console.wording import money
 from app.control.answer.whatif.wire import PercentilePriceWire, RiskPriceWire
@@ -57,12 +57,12 @@ def _draw(name: str, title: str, what: str, prices: Sequence[PromisePrice], curr
     places = [
         (
             LEFT + (RIGHT - LEFT) * (log(most / price.share) / log(most / least) if most > least else 0.5),
-            BOTTOM - (BOTTOM - TOP) * axis.place(price.cost),
+            place_y(axis.place(price.cost)),
         )
         for price in points
     ]
     known = len(list(takewhile(lambda price: price.is_measured, points)))
-    paths = [("line t0", _path(places[:known])), (f"line t0 {GUESS}", _path(places[max(0, known - 1) :]))]
+    paths = [("line t0", draw_line(places[:known])), (f"line t0 {GUESS}", draw_line(places[max(0, known - 1) :]))]
     costs = [money(price.cost) for price in points]
     unit = f"{currency} an hour" if currency else "an hour"
     steps = ", ".join(f"{cost} at {price.words}" for cost, price in zip(costs, points, strict=True))
@@ -73,13 +73,9 @@ def _draw(name: str, title: str, what: str, prices: Sequence[PromisePrice], curr
         id=name, title=title, unit=unit, note="", sentence=f"{what} cost, {unit}: {steps}{unserved}.",
         is_empty=False, is_stacked=False,
         value_ticks=tuple(
-            (round(BOTTOM - (BOTTOM - TOP) * axis.place(tick), 1), axis.label(tick)) for tick in axis.ticks
+            (round(place_y(axis.place(tick)), 1), axis.label(tick)) for tick in axis.ticks
         ),
         time_ticks=tuple((round(x, 1), price.words) for (x, _), price in zip(places, points, strict=True)),
         paths=tuple(path for path in paths[: 1 if known == len(points) else 2] if path[1]),
         legend=(LegendLine("t0", what, ends + unserved),),
     )  # fmt: skip
-
-
-def _path(places: Sequence[tuple[float, float]]) -> str:
-    return "".join(f"{'L' if at else 'M'}{x:.1f} {y:.1f}h0" for at, (x, y) in enumerate(places))

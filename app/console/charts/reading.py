@@ -57,7 +57,8 @@ def read_share_figures(
     """Returns the Profiles by which the instances are planned, drawn; a tenant's own view for a tenant."""
     owner, _, name = service["service"].partition("/")
     stored = objects.get(connection, Key(Kind.SERVICE, owner, name))
-    gpu_types = {node.name: node.gpu_type for node in fleet_map.read_named_nodes(connection, _nodes(instances))}
+    nodes = fleet_map.read_named_nodes(connection, {line["node"] for line in instances})
+    gpu_types = {node.name: node.gpu_type for node in nodes}
     placed: dict[tuple[str, str], list[PlanInstanceWire]] = {}
     for line in instances:
         placed.setdefault((line["variant"], gpu_types.get(line["node"], "")), []).append(line)
@@ -71,10 +72,6 @@ def read_share_figures(
             figure = draw_shares(explain.describe_stored_profile(connection, profile), lines, service["sloMs"])
             found += [figure] if figure else []
     return found
-
-
-def _nodes(instances: Sequence[PlanInstanceWire]) -> set[str]:
-    return {line["node"] for line in instances}
 
 
 def read_money_charts(connection: Connection, now: datetime, tenant: str, currency: str) -> Sequence[TimeChart]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TOP, ChartDrawing, LegendLine
+from app.console.charts.drawing import LEFT, RIGHT, ChartDrawing, LegendLine, draw_line, place_y
 from app.console.charts.scales import ValueAxis, value_axis
 from app.console.wording import number
 from app.control.answer.explain.profile import ProfileExplanationWire, ProfilePointWire
 from solvers.planning.wire import PlanInstanceWire
 
 LOOKS = ("t0", "t3", "t4", "t5", "t6", "t2")  # of batches; t1 is the promise
-MEASURED = ("learned", "measured")
+MEASURED_SOURCES = ("learned", "measured")
 ROOM = 1.3  # of the highest of what matters: slower points are left out
 RING = 5.0  # radius
 SHARES = (0, 20, 40, 60, 80, 100)
@@ -40,10 +40,10 @@ def draw_shares(
     axis = value_axis([slo_ms, *(min(point["plannedMs"], most) for point in points)], 0.0, None)
     by_batch = {batch: list(line) for batch, line in groupby(points, lambda point: point["batch"])}
     looks = dict(zip(by_batch, (LOOKS[at % len(LOOKS)] for at in range(len(by_batch))), strict=True))
-    paths = [(f"line {looks[batch]}", _line(line, axis)) for batch, line in by_batch.items()]
-    paths += [(f"points {looks[batch]}", _dots(line, axis)) for batch, line in by_batch.items()]
+    paths = [(f"line {looks[batch]}", _draw_batch(line, axis)) for batch, line in by_batch.items()]
+    paths += [(f"points {looks[batch]}", _draw_dots(line, axis)) for batch, line in by_batch.items()]
     slo = _y(axis, slo_ms)
-    paths += [("line t1", f"M{LEFT:.0f} {slo:.1f}H{RIGHT:.0f}"), ("ring", "".join(_rings(instances, axis)))]
+    paths += [("line t1", f"M{LEFT:.0f} {slo:.1f}H{RIGHT:.0f}"), ("ring", "".join(_draw_rings(instances, axis)))]
     drawing = ChartDrawing(
         id=f"share-{profile['profile']}", title=f"{profile['variant']} on {profile['gpuType']}",
         unit="milliseconds a batch, by its share of the SMs", note="", sentence=_sentence(by_batch, instances, slo_ms),
@@ -59,30 +59,26 @@ def draw_shares(
     return ShareFigure(profile["profile"], drawing, points)
 
 
-def _line(line: Sequence[ProfilePointWire], axis: ValueAxis) -> str:
+def _draw_batch(line: Sequence[ProfilePointWire], axis: ValueAxis) -> str:
     """Draws a batch as far as its points lie in the picture."""
     inside = [point for point in line if point["plannedMs"] <= axis.high]
-    return "".join(f"{'L' if at else 'M'}{_place(axis, *_of(point))}h0" for at, point in enumerate(inside))
+    return draw_line([(_x(point["smPercent"]), _y(axis, point["plannedMs"])) for point in inside])
 
 
-def _dots(line: Sequence[ProfilePointWire], axis: ValueAxis) -> str:
-    measured = [point for point in line if point["source"] in MEASURED and point["plannedMs"] <= axis.high]
-    return "".join(f"M{_place(axis, *_of(point))}h0" for point in measured)
+def _draw_dots(line: Sequence[ProfilePointWire], axis: ValueAxis) -> str:
+    measured = [point for point in line if point["source"] in MEASURED_SOURCES and point["plannedMs"] <= axis.high]
+    return "".join(draw_line([(_x(point["smPercent"]), _y(axis, point["plannedMs"]))]) for point in measured)
 
 
-def _of(point: ProfilePointWire) -> tuple[float, float]:
-    return point["smPercent"], point["plannedMs"]
-
-
-def _rings(instances: Sequence[PlanInstanceWire], axis: ValueAxis) -> Iterator[str]:
+def _draw_rings(instances: Sequence[PlanInstanceWire], axis: ValueAxis) -> Iterator[str]:
     """Rings the batch of each instance; a stem leads up to the answer's latency, which the wait is added to."""
-    for sm, execution, latency in sorted({_times(line) for line in instances}):
+    for sm, execution, latency in sorted({_read_times(line) for line in instances}):
         x, y = _x(sm), _y(axis, execution)
         yield f"M{x - RING:.1f} {y:.1f}a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 -{2 * RING} 0"
         yield f"M{x:.1f} {y - RING:.1f}V{_y(axis, latency):.1f}m-{RING} 0h{2 * RING}"
 
 
-def _times(line: PlanInstanceWire) -> tuple[float, float, float]:
+def _read_times(line: PlanInstanceWire) -> tuple[float, float, float]:
     return line["smPercent"], line["predicted"]["execMs"], line["predicted"]["latencyMs"]
 
 
@@ -94,7 +90,7 @@ def _sentence(
         f"{number(line[-1]['plannedMs'])} ms at {line[-1]['smPercent']:g} %"
         for batch, line in by_batch.items()
     ]
-    planned = sorted({(line["batch"], *_times(line)) for line in instances})
+    planned = sorted({(line["batch"], *_read_times(line)) for line in instances})
     lines += [
         f"planned: batch {batch} at {sm:g} %, {number(execution)} ms, answers in {number(latency)} ms"
         for batch, sm, execution, latency in planned
@@ -103,12 +99,8 @@ def _sentence(
 
 
 def _spell_measured(line: Sequence[ProfilePointWire]) -> str:
-    measured = sum(point["source"] in MEASURED for point in line)
+    measured = sum(point["source"] in MEASURED_SOURCES for point in line)
     return f"{measured} of {len(line)} points measured" if measured else ""
-
-
-def _place(axis: ValueAxis, sm: float, ms: float) -> str:
-    return f"{_x(sm):.1f} {_y(axis, ms):.1f}"
 
 
 def _x(sm_percent: float) -> float:
@@ -116,4 +108,4 @@ def _x(sm_percent: float) -> float:
 
 
 def _y(axis: ValueAxis, ms: float) -> float:
-    return BOTTOM - (BOTTOM - TOP) * axis.place(ms)
+    return place_y(axis.place(ms))

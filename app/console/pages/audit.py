@@ -15,7 +15,7 @@ from app.api.requests import Ctx
 from app.console.edits import is_edit
 from app.console.links import subject_link
 from app.console.page_answer import show
-from app.console.page_request import PageQuery, read_text
+from app.console.page_request import PageQuery, read_id, read_text
 from app.console.visitor import Viewer
 from app.store.access import tokens
 from app.store.database import clock
@@ -44,12 +44,12 @@ class AuditPageQuery(PageQuery):
 def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     require(who, Noun.AUDIT, AccessVerb.READ)
     query = AuditPageQuery(**{name: read_text(request.query_params, name) for name in AuditPageQuery.__slots__})
-    number = query.before if query.before.isascii() and query.before.isdigit() and len(query.before) < 19 else ""
+    number = read_id(query.before)
     tenant, _, name = query.name.rpartition("/")
     wanted = AuditFilter(principal=query.principal, verb=query.verb, kind=query.kind, tenant=tenant, name=name)
 
     def read(connection: Connection) -> tuple[datetime, list[AuditRow], dict[str, str]]:
-        rows = audit.page(connection, int(number or NEWEST), PAGE_ROWS + 1, wanted)
+        rows = audit.page(connection, number or NEWEST, PAGE_ROWS + 1, wanted)
         return clock.moment(connection), rows, tokens.labels(connection, {row["principal"] for row in rows})
 
     at, rows, labels = ctx.database.read(read)

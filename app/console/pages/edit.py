@@ -15,6 +15,7 @@ from app.console.edits import confirm_undo, is_edit, key_of, read_declared
 from app.console.forms import change, form_token, read_form
 from app.console.links import audit_link
 from app.console.page_answer import redirect, show
+from app.console.page_request import read_id
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
@@ -26,8 +27,6 @@ from app.world import declare
 from app.world.write import Actor
 
 router = APIRouter(include_in_schema=False)
-
-LONGEST_NUMBER = 18  # digits
 
 
 @router.get("/audit/{entry}/undo")
@@ -59,7 +58,7 @@ def undo(request: Request, ctx: Ctx, who: Viewer, entry: str) -> Response:
             expected=current.resource_version if current else declare.NO_VERSION,
         )  # fmt: skip
         record_changes(connection, done.decisions, dry_run=False)
-        return audit_link(key.kind, f"{key.tenant}/{key.name}" if key.tenant else key.name)
+        return audit_link(key.kind, key.full_name)
 
     return redirect(change(request, who, write))
 
@@ -76,9 +75,8 @@ def _read_unchanged(connection: Connection, row: AuditRow) -> StoredObject | Non
 def _read_edit(connection: Connection, who: Principal, entry: str) -> AuditRow:
     """Returns an entry that can be undone, for a visitor who may."""
     require(who, Noun.AUDIT, AccessVerb.READ)
-    number = int(entry) if entry.isascii() and entry.isdigit() and len(entry) <= LONGEST_NUMBER else 0
-    row = next(iter(audit.page(connection, number + 1, 1)), None)
-    if row is None or row["id"] != number or not is_edit(row):
+    row = audit.get(connection, read_id(entry) or 0)
+    if row is None or not is_edit(row):
         raise unknown_name("edit")
     require(who, key_of(row).kind, AccessVerb.WRITE, row["tenant"])
     return row

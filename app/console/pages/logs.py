@@ -1,4 +1,4 @@
-"""What the copies of a service, or the newest process of a job, print: the last lines, read from their nodes."""
+"""Shows what the copies of a service, or the newest process of a job, print: the last lines, read from their nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.access import AccessVerb, require
-from app.api.logs import read_logs
+from app.api.logs import MOST_INSTANCES, read_logs
 from app.api.requests import Ctx
 from app.console.links import job_link, service_link
 from app.console.page_answer import show
@@ -42,5 +42,5 @@ async def _show(request: Request, ctx: Ctx, who: Viewer, key: Key, back: str) ->
     at = await run_in_threadpool(ctx.database.read, clock.moment)
     return show(
         request, who, "logs.html", at, name=f"{key.tenant}/{key.name}", back=back, parts=parts, refused=refused,
-        is_job=key.kind is Kind.JOB,
+        is_job=key.kind is Kind.JOB, most=MOST_INSTANCES,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from app.console.data import read_moves
 from app.console.forms import form_token
 from app.console.moves import MoveMap
 from app.console.page_answer import show, shown_tenant
+from app.console.page_request import read_id
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
@@ -58,7 +59,7 @@ def show_plan(
     request: Request, ctx: Ctx, who: Viewer, generation: int, refused: HttpProblem | None = None
 ) -> Response:  # fmt: skip
     """Shows the plan, with what may be done with it; `refused` says why the last attempt was not made."""
-    tenant, against = shown_tenant(who), _read_given(request.query_params.get("against", ""))
+    tenant, against = shown_tenant(who), read_id(request.query_params.get("against", ""))
     found = ctx.database.read(lambda connection: read_page(connection, tenant, generation, against))
     writes = may(who, Noun.PLAN, AccessVerb.WRITE)
     done = request.query_params.get("done", "") if writes and request.method == "GET" else ""
@@ -115,11 +116,7 @@ def _read_moves(connection: Connection, difference: PlanDifferenceWire, tenant: 
 
 def read_plan_number(text: str) -> int:
     """Returns the number of a plan; an unknown plan for what is no number."""
-    number = _read_given(text)
+    number = read_id(text)
     if not number:
         raise unknown_name("plan")
     return number
-
-
-def _read_given(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None

@@ -12,7 +12,7 @@ from app.api.requests import Ctx
 from app.console.data import read_all_nodes
 from app.console.links import job_link, node_link, plan_link, service_link
 from app.console.page_answer import redirect, show, shown_tenant
-from app.console.page_request import read_text
+from app.console.page_request import read_id, read_text
 from app.console.visitor import Viewer
 from app.store.database import clock
 from app.store.plans import plan_reads
@@ -22,7 +22,6 @@ from app.store.world.slos import slos
 router = APIRouter(include_in_schema=False)
 
 MOST_HITS = 50  # of each kind
-LONGEST_NUMBER = 17  # digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,8 @@ def search_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
 
 def _search(connection: Connection, tenant: str, find: str) -> list[SearchHit]:
     """Returns what bears the name, a plan by its number; a tenant finds its own and the nodes that it runs on."""
-    number = find.removeprefix("plan ").strip()
-    is_number = number.isascii() and number.isdigit() and len(number) <= LONGEST_NUMBER
-    plans = [number] if is_number and plan_reads.read_head(connection, int(number)) else []
+    number = read_id(find.removeprefix("plan ").strip())
+    plans = [str(number)] if number is not None and plan_reads.read_head(connection, number) else []
     services = [name for name, _ in slos(connection, tenant) if find in name]
     jobs = [name for name, _ in job_list.list_jobs(connection, tenant, MOST_HITS, find=find)]
     nodes = [node.name for node in read_all_nodes(connection, tenant) if find in node.name]

@@ -131,9 +131,6 @@ def _names(connection: Connection) -> dict[str, list[str]]:
     """Returns the names that the form suggests, by its field."""
     kinds = {"service": Kind.SERVICE, "gpu": Kind.GPU_TYPE, "node": Kind.NODE}
     return {
-        field: [
-            f"{known.tenant}/{known.name}" if known.tenant else known.name
-            for known in objects.page(connection, Selection(kind), ("", ""), MOST_SUGGESTED)
-        ]
+        field: [known.key.full_name for known in objects.page(connection, Selection(kind), ("", ""), MOST_SUGGESTED)]
         for field, kind in kinds.items()
     }

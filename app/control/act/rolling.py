@@ -103,8 +103,10 @@ class CopyLook:
         services = [item.full_name for item in view.declared if item.kind == "Service"]
         rollout, now = view.plan.rollout if view.plan else {}, view.at.timestamp()
         self._waiting = find_waiting(self._waiting, view.target, view.status, now)
+        is_paused = view.plan is not None and view.plan.state == PlanState.PAUSED
+        to_come = frozenset() if is_paused else list_unassigned(view.target, view.assigned)
         marks = CopyMarks(
-            frozenset(rollout.get("pending", ())) | list_unassigned(view.target, view.assigned),
+            frozenset(rollout.get("pending", ())) | to_come,
             frozenset(rollout.get("suspects", ())),
             {copy: now - since for copy, since in self._waiting.items()},
         )

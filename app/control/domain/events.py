@@ -248,7 +248,9 @@ class Reason(StrEnum):
     TOKEN_CREATED = "token_created", "info", "A person created a token."
     TOKEN_REVOKED = "token_revoked", "info", "A person revoked a token."
     WEBHOOK_TRIED = "webhook_tried", "info", "An admin tries whether events arrive here."
-    WEBHOOK_FAILED = "webhook_failed", "alarm", "A webhook did not get an event in any of its tries."
+    WEBHOOK_FAILED = (
+        "webhook_failed", "alarm", "A webhook did not get an event, or an entry of the audit, in twelve tries.",
+    )  # fmt: skip
 
     # Tenants.
     OVER_BUDGET = "over_budget", "alarm", "A tenant has spent its monthly budget."

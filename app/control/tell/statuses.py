@@ -80,15 +80,16 @@ class StatusWriter:
                 return written
             self.skip(done.before, done.after)
             metrics.count_events(done.events)
-            written += len(some)
-            self._known |= {key: there[key] for key in some}
+            written += len(done.keys)
+            self._known |= {key: there[key] for key in done.keys}
         return written
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenStatuses:
-    """The versions of objects before and after a write of statuses, and its events."""
+    """The objects that say now what they should, the versions before and after a write, and its events."""
 
+    keys: list[Key]
     before: int
     after: int
     events: list[NewEvent]
@@ -105,9 +106,9 @@ def write_statuses(
     now = clock.now(connection)
     decisions: list[ObjectDecision] = []
     found: list[NewEvent] = []
-    for key, before in stored.items():
-        if before.spec != specs[key]:
-            continue
+    keys = [key for key, before in stored.items() if before.spec == specs[key]]
+    for key in keys:
+        before = stored[key]
         after = before
         for statement in statements[key].statements:
             after = set_condition(after, statement, now)
@@ -121,7 +122,7 @@ def write_statuses(
     if decisions:
         _, latest = write(connection, PLANNER, decisions, latest)
     events.record(connection, found)
-    return WrittenStatuses(first, latest, found)
+    return WrittenStatuses(keys, first, latest, found)
 
 
 def _merge(before: Mapping[str, JSON], status: ObjectStatus) -> dict[str, JSON]:

@@ -114,10 +114,9 @@ def page(connection: Connection, before: int, limit: int, wanted: AuditFilter = 
     return read_dicts(AuditRow, connection.execute(page_statement(chosen), given))
 
 
-def get(connection: Connection, entry_id: int) -> AuditRow:
-    """Returns the entry of this number."""
-    (entry,) = read_dicts(AuditRow, connection.execute(GET, {"id": entry_id}))
-    return entry
+def get(connection: Connection, entry_id: int) -> AuditRow | None:
+    """Returns the entry of this number; None where there is none."""
+    return next(iter(read_dicts(AuditRow, connection.execute(GET, {"id": entry_id}))), None)
 
 
 def page_statement(chosen: Mapping[str, object]) -> TextClause:

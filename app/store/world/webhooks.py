@@ -43,7 +43,7 @@ CLAIM = statement(
     WHERE id = (
         SELECT id FROM webhook_delivery WHERE hook = :hook AND due_at <= now()
         ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING {_COLUMNS}
+    RETURNING {_COLUMNS}, CAST(extract(epoch FROM now() - created_at) AS float8) AS age_seconds
     """,
 )
 DONE = statement(
@@ -109,11 +109,19 @@ FORGET = statement(
         LIMIT :limit)
     """,
 )
+_FORGOTTEN = f"""seen_at < now() - CASE WHEN audit
+        THEN interval '{FORGOTTEN_AUDIT_DAYS} days' ELSE make_interval(secs => {FORGOTTEN_SECONDS}) END"""
+EMPTY_HOOKS = statement(
+    "empty_forgotten_webhooks",
+    f"""
+    DELETE FROM webhook_delivery WHERE id IN (
+        SELECT id FROM webhook_delivery WHERE hook IN (SELECT name FROM webhook WHERE {_FORGOTTEN}) LIMIT :limit)
+    """,
+)
 FORGET_HOOKS = statement(
     "forget_webhooks",
     f"""
-    DELETE FROM webhook WHERE seen_at < now() - CASE WHEN audit
-        THEN interval '{FORGOTTEN_AUDIT_DAYS} days' ELSE make_interval(secs => {FORGOTTEN_SECONDS}) END
+    DELETE FROM webhook WHERE {_FORGOTTEN} AND NOT EXISTS (SELECT FROM webhook_delivery WHERE hook = name)
     """,
 )
 
@@ -137,6 +145,7 @@ class Delivery:
     hook: str
     attempts: int
     event: Free
+    age_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,5 +214,6 @@ def try_hook(connection: Connection, hook: str, event: Free) -> bool:
 
 def tidy(connection: Connection, limit: int) -> int:
     """Gives up what is too much, and deletes what is too old; returns how many rows."""
+    found = sum(connection.execute(step, {"limit": limit}).rowcount for step in (EMPTY_HOOKS, GIVE_UP, FORGET))
     connection.execute(FORGET_HOOKS)
-    return sum(connection.execute(step, {"limit": limit}).rowcount for step in (GIVE_UP, FORGET))
+    return found

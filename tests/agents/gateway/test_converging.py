@@ -159,8 +159,8 @@ def test_an_old_process_gets_no_change_but_counts_with_its_requests(site: Site) 
     assert observed.open_requests == {"n:a": 6, "n:b": 2}, "what waits may come to any of them"
     assert [worker.old for worker in observed.workers] == [False, True]
     assert not observed.servers["n:a"].ready
-    group_by_slot = site.haproxy.open_by_slot(observed.workers)
-    assert group_by_slot == {**dict.fromkeys(range(1, 65), 0), 1: 6}
+    open_requests = site.haproxy.open_by_slot(observed.workers)
+    assert open_requests == {**dict.fromkeys(range(1, 65), 0), 1: 6}
     assert site.haproxy.open_at({"n:a"}, observed.workers) == {1: 3}
     assert site.haproxy.open_at({"n:b", "theirs"}, observed.workers) == {1: 0}
     assert site.haproxy.open_at((), observed.workers) == {}

@@ -77,7 +77,7 @@ def test_another_share_is_another_process_and_the_old_one_stays_until_it_is_read
 
 
 def test_a_copy_that_others_end_serves_until_its_successor_is_ready_or_it_must_drain() -> None:
-    old = msgspec.structs.replace(copy(want("a")), called_away_at=100.0)
+    old = msgspec.structs.replace(copy(want("a")), stays_until=100.0)
     decision = decide([want("a")], [old], NODE, OVERLAP)
     assert (started(decision), taken_down(decision)) == (["a"], [])
     assert decide([want("a")], [old, copy(want("a"), Stage.WARMING, 2)], NODE, OVERLAP) == CopyDecision()

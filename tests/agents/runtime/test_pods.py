@@ -130,7 +130,7 @@ def test_a_copy_whose_pod_somebody_deletes_goes_on_until_it_is_ended_and_its_suc
 ) -> None:
     running = start_up(runtime, "a-1", SLEEPER)
     pod_cluster.kubectl("-n", api.namespace, "delete", "pods", "--all", "--wait=false")
-    until(lambda: runtime.list_called_away() == {"a-1"}, "it is seen")
+    until(lambda: runtime.find_called_away().keys() == {"a-1"}, "it is seen")
 
     def list_containers() -> list[str]:
         found = pod_cluster.read("-n", api.namespace, "get", "pods")["items"]

@@ -55,9 +55,27 @@ def test_an_object_has_one_set_and_leaves_it_by_an_apply_without_one(server: Run
     assert (contradicting.status, fault["value"]) == (422, "other") and fault["document"] == "0.json#1 Tenant said"
 
 
-@pytest.mark.parametrize("query", ["prune=true", "set=a.b", "set=A", f"set={'a' * 64}", "set=p&prune=true"])
-def test_a_set_without_a_name_or_without_a_file_is_not_pruned(server: RunningServer, query: str) -> None:
-    assert apply(server, query, []).status in (400, 422)
+def test_a_tenant_labels_nothing_as_of_a_set_of_others(server: RunningServer) -> None:
+    token = server.token("operator", tenant="shop")
+    foreign = {**service("own", "shop"), "metadata": {"name": "own", "tenant": "shop", "labels": {LABEL: "fleet"}}}
+    refused = apply(server, "", [foreign], token)
+    assert refused.status == 400 and "shop.NAME, or leave the label out" in refused.json["detail"]
+    foreign["metadata"]["labels"][LABEL] = "shop.fleet"
+    assert actions(apply(server, "", [foreign], token)) == {"own": "created"}
+    assert server.request("DELETE", "/api/v1/services/shop/own").status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [("prune=true", "name the set"), *((f"set={name}", "is not allowed") for name in ("a.b", "A", "a" * 64))],
+)
+def test_a_set_without_a_right_name_is_refused(server: RunningServer, query: str, words: str) -> None:
+    refused = apply(server, query, [manifest("Tenant", "unnamed", {})])
+    assert refused.status == 400 and words in refused.text
+
+
+def test_without_a_file_a_set_is_pruned_only_where_that_is_allowed(server: RunningServer) -> None:
+    assert apply(server, "set=none&prune=true", []).status in (400, 422)
     assert actions(apply(server, "set=none&prune=true&allowEmpty=true", [])) == {}
 
 

@@ -66,7 +66,8 @@ def test_a_charge_has_what_focus_demands_and_its_unit_price_makes_its_cost(purch
     assert row["ChargeClass"] == ""
     assert round(Decimal(row["ListUnitPrice"]) * Decimal(row["PricingQuantity"]), 12) == Decimal(row["ListCost"])
     assert row["SkuPriceId"] == f"a100/{purchase}/eu"
-    assert (row["PricingCategory"] == "Committed") == bool(row["CommitmentDiscountId"])
+    paid = {"owned": "Standard", "reserved": "Other", "onDemand": "Standard", "spot": "Dynamic"}
+    assert row["PricingCategory"] == paid[purchase]
 
 
 def test_a_charge_without_hours_has_no_unit_price_and_one_that_nobody_holds_no_account() -> None:

@@ -175,6 +175,13 @@ def test_an_editor_that_cannot_be_started_is_named(world: Run, monkeypatch: pyte
     assert done.code == 2 and "cannot start the editor '/no/such/editor'" in done.err
 
 
+def test_without_a_terminal_and_an_editor_nothing_is_opened(world: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.delenv("VISUAL", raising=False)
+    done = world("edit", "node", "node-1")
+    assert done.code == 2 and "there is no terminal for an editor" in done.err
+
+
 def test_wait_returns_at_once_when_it_holds_already(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("w1"))
     done = world("wait", "service", "shop/w1", "--for", "condition=SloAttainable=False")
@@ -185,7 +192,7 @@ def test_wait_returns_at_once_when_it_holds_already(world: Run) -> None:
 def test_wait_says_what_is_there_when_the_time_is_over(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("w2"))
     done = world("wait", "service", "w2", "--for", "condition=SloAttainable", "--timeout", "1s")
-    assert done.code == 1 and "did not hold within 1 s; it is False" in done.err
+    assert done.code == 1 and "did not hold within 1 s; it is False: " in done.err
     assert world("wait", "service", "nobody", "--for", "spec.priority=1").code == 1
 
 

@@ -61,8 +61,8 @@ class WatchedRuntime:
     def withdraw(self, copy: str, running: Running | None = None) -> None:
         self._inner.withdraw(copy, running)
 
-    def list_called_away(self) -> frozenset[str]:
-        return self._inner.list_called_away()
+    def find_called_away(self) -> dict[str, float]:
+        return self._inner.find_called_away()
 
     def announce(self, running: Running) -> None:
         self._inner.announce(running)
