@@ -146,10 +146,7 @@ class Planner:
             if self.store.epoch:
                 self._advance(lambda: look_at_fleet(self.store, self.loads))
         with self._answering:
-            generation = self._answer(self.loads.recent, began) if self.store.epoch else 0
-        if self.store.epoch:
-            self._announcer.tell_copies(self.store.epoch)
-        return generation
+            return self._answer(self.loads.recent, began) if self.store.epoch else 0
 
     def _answer(self, read: ReadLoads, began: float) -> int:
         def assign() -> None:

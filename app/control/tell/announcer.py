@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from threading import Lock
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -31,7 +30,7 @@ from app.control.tell.money import Addition, find_empty_nodes, find_releasable
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rental import RentalAdvisor
 from app.control.tell.slo import SloReader
-from app.control.tell.statuses import ObjectStatus, SkipVersions, Specs, StatusWriter, make_job_status
+from app.control.tell.statuses import ObjectStatus, SkipVersions, StatusWriter, make_job_status
 from app.control.tell.sums import PlanSums, add_up
 from app.manifests.model import JSON, Key, Kind
 from app.store.database import lease
@@ -66,9 +65,6 @@ class Announcer:
     skip: SkipVersions
     currency: str = ""  # of all prices
     copies: Mapping[str, CopyCounts] = field(default_factory=dict)  # by service, as of the last look at the fleet
-    _stated: CycleFacts | None = None  # what the statuses say, of objects with these specs
-    _specs: Specs = field(default_factory=dict)
-    _status_lock: Lock = field(default_factory=Lock)  # steps of rollouts tell of copies while a cycle announces
     _answer: LastAnswer = field(default_factory=LastAnswer)
     _slos: SloReader = field(default_factory=SloReader)
     _limits: GatewayLimits = field(default_factory=GatewayLimits)
@@ -109,25 +105,9 @@ class Announcer:
         specs = {
             Key(Kind(declared.kind), declared.tenant, declared.name): declared.spec for declared in snapshot.declared
         }
-        with self._status_lock:
-            self._statuses.write(self.database, epoch, make_statuses(facts) | written.jobs, specs)
-            self._stated, self._specs = facts, specs
+        self._statuses.write(self.database, epoch, make_statuses(facts) | written.jobs, specs)
         metrics.show_figures(make_figures(announced, facts, self._answer, written.free, written.held_per_hour, sums))
         return True
-
-    def tell_copies(self, epoch: int) -> None:
-        """Writes into services what the last look at the fleet has found of their copies, as far as it is news."""
-        if self._stated is None or not self._status_lock.acquire(blocking=False):
-            return  # a cycle announces just now; the next step tells what it did not know
-        try:
-            fresh = replace(self._stated, copies=self.copies)
-            news = {name for name, counts in fresh.copies.items() if self._stated.copies.get(name) != counts}
-            if news:
-                with suppress(Unavailable):  # the next step tells it
-                    self._statuses.write_some(self.database, epoch, make_statuses(fresh, news), self._specs)
-                    self._stated = fresh
-        finally:
-            self._status_lock.release()
 
     def _write(self, connection: Connection, announced: Announcement) -> AnnouncementResult | None:
         """Writes limits of gateways, releasable nodes, GPUs to rent and their events in one transaction.
@@ -186,10 +166,10 @@ class Announcer:
         )
 
 
-def make_statuses(facts: CycleFacts, services: Container[str] | None = None) -> dict[Key, ObjectStatus]:
-    """Returns the statuses of all services and tenants, or of these services alone."""
+def make_statuses(facts: CycleFacts) -> dict[Key, ObjectStatus]:
+    """Returns the statuses of all services and tenants."""
     found = {}
-    for key, statements in make_statements(facts, services).items():
+    for key, statements in make_statements(facts).items():
         counts = facts.copies.get(key.full_name) if key.kind is Kind.SERVICE else None
         copies: dict[str, JSON] = {"planned": counts.planned, "routed": counts.routed} if counts else {}
         found[key] = ObjectStatus(statements, {"copies": copies} if counts else {})

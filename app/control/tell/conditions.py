@@ -6,7 +6,7 @@ A message holds no figure that follows the load: every change of a message is wr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.control.domain.desired import CopyCounts
@@ -54,21 +54,17 @@ class CycleFacts:
     copies: Mapping[str, CopyCounts] = field(default_factory=dict)  # by service
 
 
-def make_statements(
-    facts: CycleFacts, services: Container[str] | None = None
-) -> dict[Key, tuple[Statement, ...]]:  # fmt: skip
-    """Returns the conditions of every service and tenant, or of these services alone; each type occurs once."""
+def make_statements(facts: CycleFacts) -> dict[Key, tuple[Statement, ...]]:
+    """Returns the conditions of every service and tenant; each type occurs once."""
     found: dict[Key, tuple[Statement, ...]] = {}
     carried: dict[str, float] = defaultdict(float)
     for instance in facts.plan.instances:
         carried[instance.service] += instance.rate_per_second
     short = {unserved.service: unserved for unserved in facts.plan.unserved}
     for name, service in facts.problem.services.items():
-        if services is not None and name not in services:
-            continue
         key = Key(Kind.SERVICE, *name.split("/", 1))
         found[key] = describe_service(facts, service, carried[name], short.get(name))
-    for tenant in facts.terms if services is None else ():
+    for tenant in facts.terms:
         found[Key(Kind.TENANT, "", tenant)] = describe_tenant(facts, tenant)
     return found
 

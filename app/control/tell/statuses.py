@@ -65,10 +65,6 @@ class StatusWriter:
         was edited since waits for the cycle that reads it. Nothing is written under an epoch that is over.
         """
         self._known = {key: known for key, known in self._known.items() if key in statements}
-        return self.write_some(database, epoch, statements, specs)
-
-    def write_some(self, database: Database, epoch: int, statements: Statements, specs: Specs) -> int:
-        """Does the same for some of the objects."""
         there = {key: (status.fingerprint, specs[key]) for key, status in statements.items() if key in specs}
         fresh = [key for key, known in there.items() if self._known.get(key) != known]
         written = 0

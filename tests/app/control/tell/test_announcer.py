@@ -11,7 +11,6 @@ import pytest
 
 from app.access import Principal, Scope
 from app.control.decide.decide import draft_changes
-from app.control.domain.desired import CopyCounts
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.running import running_plan
@@ -23,7 +22,7 @@ from app.http.metrics import REGISTRY
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
-from app.store.database import lease, versions
+from app.store.database import lease
 from app.store.database.database import Database
 from app.store.fleet import endpoints, fleet_minutes
 from app.store.plans import outlook
@@ -189,20 +188,3 @@ def test_a_leader_of_the_past_tells_nothing(database: Database) -> None:
     assert not an_announcer(database).announce(7, after(1500.0))
     assert database.read(endpoints.read_limits) == {}
     assert "Planned" not in conditions(database, SEARCH)
-
-
-def test_a_look_at_the_fleet_is_told_without_a_cycle_and_leaves_all_else(database: Database) -> None:
-    announcer = an_announcer(database)
-    announcer.tell_copies(1)
-    assert "Running" not in conditions(database, SEARCH), "what is planned is not known yet"
-    announcer.copies = {"shop/search": CopyCounts(planned=2, running=1, routed=0)}
-    assert announced(database, announcer, after(200.0))
-    before = conditions(database, SEARCH)
-    announcer.copies = {"shop/search": CopyCounts(planned=2, running=2, routed=2)}
-    announcer.tell_copies(1)
-    found = conditions(database, SEARCH)
-    assert (before.pop("Running")["status"], found.pop("Running")["status"]) == ("Unknown", "True")
-    assert found == before
-    version = database.read(versions.current)["object"]
-    announcer.tell_copies(1)
-    assert database.read(versions.current)["object"] == version, "what is no news is not written"
