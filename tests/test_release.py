@@ -1,4 +1,4 @@
-"""A release is made from its tag alone, the same each time; whoever has the signer's key finds every change to it."""
+"""A release is made from its tag alone, the same each time; with the key of its signer one finds every change to it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _append(path: str, line: bytes) -> None:
         if is_file:
             _lock(file)
         elif not select.select([], [file], [], WHOLE_SECONDS)[1]:
-            raise NotDelivered("nobody reads what stands in the pipe")
+            raise NotDelivered("nothing reads the pipe, and it is full")
         size = os.fstat(file).st_size
         try:
             written = os.write(file, line)

@@ -14,7 +14,7 @@ from app.store.fleet.latency_points import LatencyPoint
 from app.store.fleet.load_points import LoadPoint
 
 PERCENTILES = {50.0: "t5", 95.0: "t0", 99.0: "t3"}  # each with its look
-PROMISED = "t4"  # the look of a promised percentile that is none of these
+PROMISED = "t4"  # the look of another percentile, where one is promised
 
 
 def service_charts(
