@@ -18,7 +18,7 @@ from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.control.answer.explain.plan_lines import drop_left_out
-from app.control.answer.explain.shares import costs_of_services
+from app.control.answer.explain.shares import ServiceCost, divide_costs
 from app.control.formulate.pose import pose
 from app.control.tell import slo
 from app.problem import HttpProblem
@@ -61,6 +61,7 @@ class OverviewServiceWire(TypedDict):
     tpotMs: float | None
     latencyMs: float | None
     pricePerHour: float | None
+    idlePerHour: float | None  # of that for what no service uses of its GPUs; none for a tenant: neighbours show in it
     instances: int
     routed: int
 
@@ -195,13 +196,14 @@ def services(
             "latencyMs": max((line["predicted"]["latencyMs"] for line in planned.get(name, ())), default=None),
             "instances": len(planned.get(name, ())),
             "routed": routed.get(name, 0),
-            "pricePerHour": costs.get(name),
+            "pricePerHour": costs[name].per_hour if name in costs else None,
+            "idlePerHour": costs[name].idle_per_hour if name in costs and not tenant else None,
         }
         for name, promise in promised
     ]
 
 
-def costs_of(connection: Connection, number: int) -> dict[str, float]:
+def costs_of(connection: Connection, number: int) -> Mapping[str, ServiceCost]:
     """Returns what each service costs at the plan's own prices; nothing where its snapshot is no longer readable."""
     row = plans.read_row(connection, number)
     if row is None:
@@ -213,13 +215,13 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
         return {}
 
 
-def _compute_costs(connection: Connection, number: int) -> dict[str, float]:
+def _compute_costs(connection: Connection, number: int) -> Mapping[str, ServiceCost]:
     snapshot, plan = call_solvers(lambda: read_recorded(connection, number))
     problem = pose(snapshot).problem
-    return dict(costs_of_services(problem, drop_left_out(problem, plan)))
+    return divide_costs(problem, drop_left_out(problem, plan))
 
 
-_costs: Recent[tuple[str, ...], dict[str, float]] = Recent()  # by the hashes of a plan and its snapshot
+_costs: Recent[tuple[str, ...], Mapping[str, ServiceCost]] = Recent()  # by the hashes of a plan and its snapshot
 
 
 def _left_out() -> list[str]:

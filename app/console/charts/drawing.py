@@ -154,8 +154,7 @@ def _bars(chart: TimeChart, axis: ValueAxis, x: Callable[[datetime], float]) -> 
                 continue
             low, high = axis.place(bases[index] * chart.scale), axis.place((bases[index] + value) * chart.scale)
             left = x(chart.begins[index]) + wide * (1 - BAR_SHARE) / 2
-            across, up = _short(wide * BAR_SHARE), _short((high - low) * (BOTTOM - TOP))
-            parts.append(f"M{_short(left)} {_short(place_y(low))}v-{up}h{across}v{up}z")
+            parts.append(draw_bar(left, wide * BAR_SHARE, low, high))
             bases[index] += value
         if parts:
             yield f"bar {series.look}", "".join(parts)
@@ -203,6 +202,12 @@ def place_y(share: float) -> float:
 
 def _short(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
+
+
+def draw_bar(left: float, wide: float, low: float, high: float) -> str:
+    """Returns the path of a bar between two shares of the axis."""
+    across, up = _short(wide), _short((high - low) * (BOTTOM - TOP))
+    return f"M{_short(left)} {_short(place_y(low))}v-{up}h{across}v{up}z"
 
 
 def draw_line(places: Sequence[tuple[float, float]]) -> str:

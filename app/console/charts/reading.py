@@ -15,10 +15,13 @@ from app.console.charts.money import NAMED, days_until, money_charts
 from app.console.charts.ranges import TimeRange
 from app.console.charts.service import service_charts
 from app.console.charts.shares import ShareFigure, draw_shares
+from app.console.charts.spending import SpendingFigure, draw_spending
+from app.console.data import read_services
 from app.manifests.model import Key, Kind
 from app.store.fleet import fleet_map, fleet_minutes, latency_points, load_points
+from app.store.fleet.loads import WindowSums
 from app.store.money import cost_days
-from app.store.plans import change_points
+from app.store.plans import change_points, outlook
 from app.store.world import objects
 from app.store.world.objects import Selection
 from solvers.planning.wire import PlanInstanceWire
@@ -80,3 +83,12 @@ def read_money_charts(connection: Connection, now: datetime, tenant: str, curren
     by_tenant = [] if tenant else cost_days.sum_by_tenant(connection, days[0], days[-1], NAMED)
     by_work = cost_days.sum_by_work(connection, days[0], days[-1], NAMED, tenant)
     return money_charts(days, by_tenant, by_work, currency)
+
+
+def read_spending(connection: Connection, counted: WindowSums, currency: str) -> SpendingFigure | None:
+    """Returns where the money of an hour goes; None without a plan."""
+    data = read_services(connection, "", counted)
+    if data.plan is None:
+        return None
+    held = outlook.get(connection, outlook.MONEY).get("heldPerHour")
+    return draw_spending(data.services, held, data.body.get("certificate"), data.plan["generation"], currency)

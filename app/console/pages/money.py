@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api.requests import Ctx
 from app.console.charts.drawing import TimeChart
-from app.console.charts.reading import read_money_charts
+from app.console.charts.reading import read_money_charts, read_spending
 from app.console.charts.section import draw_month
+from app.console.charts.spending import SpendingFigure
 from app.console.data import read_money
 from app.console.money import Money
 from app.console.money_page import BY, MoneyTable, make_table, span_of
@@ -35,16 +36,21 @@ MOST_ROWS = 200_000
 def money_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     tenant, currency = _tenant_of(who), ctx.settings.currency
 
-    def read(connection: Connection) -> tuple[datetime, Money, MoneyTable, Sequence[TimeChart]]:
+    counted = ctx.windows.read(ctx.database, tenant)
+
+    def read(
+        connection: Connection,
+    ) -> tuple[datetime, Money, MoneyTable, Sequence[TimeChart], SpendingFigure | None]:
         at = clock.moment(connection)
         table = make_table(*(_rows(connection, _query(span, at, tenant)) for span in ("today", "month")))
         charts = read_money_charts(connection, at, tenant, currency)
-        return at, read_money(connection, who, at, currency), table, charts
+        spending = None if tenant else read_spending(connection, counted, currency)
+        return at, read_money(connection, who, at, currency), table, charts, spending
 
-    at, money, table, charts = ctx.database.read(read)
+    at, money, table, charts, spending = ctx.database.read(read)
     query = read_charts_query(request.query_params)
     section = draw_month(charts, lambda _, shown: f"/money{query.part(table=shown)}", query.table)
-    return show(request, who, "money.html", at, money=money, table=table, charts=section)
+    return show(request, who, "money.html", at, money=money, table=table, charts=section, spending=spending)
 
 
 @router.get("/money/{span}.csv")

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.store.database.urls import libpq_url
+from solvers.planning.plan_fields import gpu_bound
 from tests.app.console.test_browser import PHONE, WIDE, opened
 from tests.app.console.test_page import words
 from tests.app.console.visits import session, visit
@@ -100,7 +101,7 @@ def test_money_has_the_trend_of_a_month_and_tables_whose_numbers_are_those_of_th
 ) -> None:
     page = visit(server, viewer, "/money").text
     found = charts(page)
-    assert list(found) == ["Cost by tenant", "Cost by service and job"]
+    assert list(found) == ["Where the money goes", "Cost by tenant", "Cost by service and job"]
     assert "shop 233.10 lab 133.20 Idle parts of GPUs 66.60" in words(found["Cost by tenant"])
     text = words(page)
     assert "Booked today, since 00:00 UTC 14.43" in text
@@ -115,6 +116,21 @@ def test_money_has_the_trend_of_a_month_and_tables_whose_numbers_are_those_of_th
     assert visit(server, viewer, "/money/year.csv").status in (404, 422)
 
 
+def test_money_shows_where_it_goes_as_services_and_the_plan_say(server: RunningServer, viewer: str) -> None:
+    overview = server.request("GET", "/api/v1/overview").json
+    plan = server.request("GET", "/api/v1/plans/current").json["certificate"]
+    idle = sum(service["idlePerHour"] for service in overview["services"])
+    page = visit(server, viewer, "/money").text
+    table = words(page[page.index('aria-label="Where the money goes') :].partition("</table>")[0])
+    assert f"Held now {overview['money']['heldPerHour']:,.2f}" in table
+    assert f"Planned {plan['resourceCost']:,.2f}" in table
+    assert f"Idle parts {idle:,.2f}" in table
+    assert ("Against the bound" in table) == (gpu_bound(plan) is not None)
+    token = server.token("viewer", tenant="shop")
+    own = server.request("GET", "/api/v1/overview", token=token).json["services"]
+    assert {one["idlePerHour"] for one in own} == {None}, "neighbours would show in it"
+
+
 def test_before_the_first_booking_of_a_month_money_still_has_its_trend(server: RunningServer, viewer: str) -> None:
     month = "day >= date_trunc('month', moment(), 'UTC')"
     with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
@@ -123,7 +139,7 @@ def test_before_the_first_booking_of_a_month_money_still_has_its_trend(server: R
         page = visit(server, viewer, "/money").text
         connection.execute(b"INSERT INTO cost_day SELECT * FROM of_month; DROP TABLE of_month")
     assert "Nothing is booked this month yet" in page
-    assert list(charts(page)) == ["Cost by tenant", "Cost by service and job"]
+    assert list(charts(page)) == ["Where the money goes", "Cost by tenant", "Cost by service and job"]
 
 
 def test_a_tenant_sees_the_charts_of_its_own(server: RunningServer) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.service import describe_service, why_service
-from app.control.answer.explain.shares import costs_of_services
+from app.control.answer.explain.shares import costs_of_services, divide_costs
 from app.control.domain.snapshot import JobProgress
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -52,6 +53,21 @@ def test_services_pay_for_all_of_their_gpus_and_nothing_else(seed: int) -> None:
     free_of_energy = replace(problem, policy=replace(problem.policy, energy_price_per_kwh=0.0))
     cost = judge(free_of_energy, plan, simulate=False).cost.resource
     assert sum(costs_of_services(problem, plan).values()) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("pricing", ["gpu", "share"])
+def test_services_pay_for_what_they_use_and_for_what_is_idle_there(seed: int, pricing: Any) -> None:
+    problem, plan = planned(seed)
+    problem = replace(problem, policy=replace(problem.policy, pricing=pricing))
+    used = 0.0
+    for node, gpu in {place for line in plan.instances for place in line.places}:
+        there = [line for line in plan.instances if (node, gpu) in line.places]
+        sm, memory = sum(line.sm_percent for line in there) / 100, sum(line.memory_gib for line in there)
+        used += problem.nodes[node].price_per_hour * min(1.0, max(sm, memory / problem.type_of(node).memory_gib))
+    costs = divide_costs(problem, plan).values()
+    assert sum(cost.per_hour - cost.idle_per_hour for cost in costs) == pytest.approx(used)
+    assert all(cost.idle_per_hour >= -1e-9 for cost in costs)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
