@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from sqlalchemy import Connection
 
@@ -11,14 +11,17 @@ from app.api.answers import explain
 from app.api.answers.overview import OverviewServiceWire
 from app.console.charts.drawing import TimeChart
 from app.console.charts.fleet import FleetPoints, fleet_charts
+from app.console.charts.lanes import ClosedTime, LaneFigure, draw_lanes
 from app.console.charts.money import NAMED, days_until, money_charts
+from app.console.charts.node import node_charts
 from app.console.charts.ranges import TimeRange
 from app.console.charts.service import service_charts
 from app.console.charts.shares import ShareFigure, draw_shares
 from app.console.charts.spending import SpendingFigure, draw_spending
 from app.console.data import read_services
 from app.manifests.model import Key, Kind
-from app.store.fleet import fleet_map, fleet_minutes, latency_points, load_points
+from app.store.fleet import fleet_map, fleet_minutes, gpu_holdings, gpu_points, latency_points, load_points
+from app.store.fleet.cordons import Cordon
 from app.store.fleet.loads import WindowSums
 from app.store.money import cost_days
 from app.store.plans import change_points, outlook
@@ -52,6 +55,27 @@ def read_service_charts(
     points = load_points.read_service_points(connection, tenant, name, begins[0], now, span.load_step)
     latencies = latency_points.read_latency_points(connection, tenant, name, begins[0], now, span.load_step)
     return service_charts(begins, span.load_step, points, latencies, service)
+
+
+def read_node_charts(connection: Connection, span: TimeRange, now: datetime, node: str) -> Sequence[TimeChart]:
+    """Returns the charts of what a node's GPUs reported; not for tenants."""
+    begins = span.begins(now, span.step)
+    points = gpu_points.read_gpu_points(connection, node, begins[0], now, span.step)
+    return node_charts(
+        begins, span.step, points, gpu_points.read_ailing_points(connection, node, begins[0], now, span.step)
+    )
+
+
+def read_lanes(
+    connection: Connection, span: TimeRange, now: datetime, node: str, tenant: str, gpus: Sequence[int],
+    cordons: Sequence[Cordon], zone: tzinfo,
+) -> LaneFigure:  # fmt: skip
+    """Returns who held the GPUs of a node; a tenant's own copies for a tenant."""
+    begins = span.begins(now, span.step)
+    tenures = gpu_holdings.read_tenures(connection, node, begins[0], tenant)
+    closed = [ClosedTime(cordon.gpu, cordon.asked_at) for cordon in cordons]
+    known = sorted({*gpus, *(held.gpu for held in tenures)})
+    return draw_lanes(known, tenures, closed, begins, span.step, now, zone)
 
 
 def read_share_figures(

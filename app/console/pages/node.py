@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may
 from app.api.requests import Ctx
-from app.console.data import ConsoleData, read_copies, read_node
+from app.console.charts.lanes import LaneFigure
+from app.console.charts.ranges import choose_range
+from app.console.charts.reading import read_lanes, read_node_charts
+from app.console.charts.section import ChartSection, draw_section
+from app.console.data import read_copies, read_node
 from app.console.forms import form_token
+from app.console.links import node_link
 from app.console.node_page import NodePage, describe_node
-from app.console.page_answer import show, shown_tenant
+from app.console.page_answer import show, shown_tenant, zone_of_reader
+from app.console.page_request import read_charts_query
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
-from app.store.fleet import cordons
+from app.store.fleet import cordons, fleet_map
+from app.store.fleet.cordons import Cordon
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 
@@ -31,6 +40,18 @@ DONE = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the page of a node shows, all of one moment."""
+
+    at: datetime
+    node: NodePage
+    events: list[RecordedEvent]
+    cordons: list[Cordon]
+    lanes: LaneFigure
+    charts: ChartSection
+
+
 @router.get("/nodes/{name}")
 def node_page(request: Request, ctx: Ctx, who: Viewer, name: str) -> Response:
     return show_node(request, ctx, who, name)
@@ -40,24 +61,33 @@ def show_node(
     request: Request, ctx: Ctx, who: Viewer, name: str, refused: HttpProblem | None = None
 ) -> Response:  # fmt: skip
     """Shows the node, with what may be done with it; `refused` says why the last attempt was not made."""
-    tenant = shown_tenant(who)
+    tenant, zone = shown_tenant(who), zone_of_reader(request)
+    query = read_charts_query(request.query_params)
 
-    def read(connection: Connection) -> tuple[ConsoleData, NodePage | None, list[RecordedEvent]]:
+    def read(connection: Connection) -> NodeFacts:
         found, minutes = read_node(connection, tenant, name)
         if not found.nodes:
-            return found, None, []
+            raise unknown_name("node")
         described = describe_node(found, minutes, read_copies(connection, tenant, name))
         wanted = EventFilter(kind="Node", name=name)
-        return found, described, [] if tenant else events.recent(connection, wanted, MOST_EVENTS)
+        happened = [] if tenant else events.recent(connection, wanted, MOST_EVENTS)
+        kept_off = [] if tenant else cordons.list_cordons(connection, name)
+        span = choose_range(query.range, fleet_map.read_begin(connection), found.at)
+        indexes = [gpu.index for gpu in described.gpus]
+        lanes = read_lanes(connection, span, found.at, name, tenant, indexes, kept_off, zone)
+        charts = [] if tenant else read_node_charts(connection, span, found.at, name)
+        section = draw_section(charts, span, zone, address, query.table)
+        return NodeFacts(found.at, described, happened, kept_off, lanes, section)
 
-    data, described, happened = ctx.database.read(read)
-    if described is None:
-        raise unknown_name("node")
-    kept_off = [] if tenant else ctx.database.read(lambda connection: cordons.list_cordons(connection, name))
+    def address(range_name: str, table: str) -> str:
+        return f"{node_link(name)}{query.part(range=range_name, table=table)}"
+
+    facts = ctx.database.read(read)
     writes = may(who, Noun.CORDON, AccessVerb.WRITE)
     return show(
-        request, who, "node.html", data.at, status=refused.status if refused else 200,
-        node=described, events=happened, cordons=kept_off, refused=refused,
+        request, who, "node.html", facts.at, status=refused.status if refused else 200,
+        node=facts.node, events=facts.events, cordons=facts.cordons, lanes=facts.lanes, charts=facts.charts,
+        refused=refused,
         form=form_token(who) if writes else "",
         said=_said(request.query_params) if writes else "",
         may_ask=may(who, Noun.WHAT_IF, AccessVerb.WRITE),

@@ -29,7 +29,7 @@ from app.nodes.running import OwnedCopy
 from app.store.database.lease import Lease
 from app.store.fleet.fleet_map import MapNode
 from app.store.world.events import RecordedEvent
-from tests.app.console.charts.full import full_charts
+from tests.app.console.charts.full import full_charts, full_node_page
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOW = FleetQuery()
@@ -46,6 +46,7 @@ QUIET: dict[str, Any] = {
 LEADER = Lease("planner-1", 3, 7, AT, AT + timedelta(seconds=10), True)
 MOST_BYTES = 300_000
 CHARTS = full_charts(AT)
+NODE_PAGE = full_node_page(AT)
 NO_SHARES = TokenShares()
 
 
@@ -125,7 +126,7 @@ def test_a_node_page_shows_copies_that_are_not_planned_there_any_more() -> None:
     ]
     described = describe_node(whole, {}, copies)
     assert [gpu.leaving for gpu in described.gpus] == [(), ("shop/b (draining)",), (), ()]
-    drawn = render("node.html", frame=FRAME, node=described, events=[], **QUIET)
+    drawn = render("node.html", frame=FRAME, node=described, events=[], **QUIET, **NODE_PAGE)
     assert "leaving: shop/b (draining)" in drawn
 
 
@@ -178,7 +179,9 @@ def test_nodes_under_notice_are_named_with_the_time_that_is_left_and_their_silen
     )  # fmt: skip
     assert said(whole) == [("alarm", "1 node is silent"), ("warning", "3 nodes are to be reclaimed")]
     chosen = describe_node(replace(whole, nodes=[node for node in nodes if node.name == "n-2"]), {})
-    assert f"to be reclaimed in 50{THIN}s" in render("node.html", frame=FRAME, node=chosen, events=[], **QUIET)
+    assert f"to be reclaimed in 50{THIN}s" in render(
+        "node.html", frame=FRAME, node=chosen, events=[], **QUIET, **NODE_PAGE
+    )
 
 
 def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:
@@ -318,7 +321,7 @@ def test_a_page_is_small_however_large_the_fleet() -> None:
         for name, drawn in (
             ("fleet", page(whole, Money(), chosen)),
             ("services", table(whole)),
-            ("node", render("node.html", frame=FRAME, node=one_node, events=[], **QUIET)),
+            ("node", render("node.html", frame=FRAME, node=one_node, events=[], **QUIET, **NODE_PAGE)),
         ):
             assert len(drawn.encode()) <= MOST_BYTES, (name, nodes, gpus, len(drawn))
 

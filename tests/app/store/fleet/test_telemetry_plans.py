@@ -18,6 +18,8 @@ from app.store.database import partitions
 from app.store.database.database import Database
 from app.store.fleet import (
     assignments,
+    gpu_holdings,
+    gpu_points,
     load_news,
     node_reports,
     node_state,
@@ -71,7 +73,11 @@ SEED = """
 """
 OF_NODE = {"node": "node-7", "start": DAY, "stop": DAY + timedelta(hours=1), "limit": 1000}
 SOME = ["node-1", "node-2"]
+STEPS = {"node": "node-7", "since": DAY, "until": DAY + timedelta(hours=1), "step": timedelta(minutes=15)}
 HOT: list[tuple[TextClause, dict[str, Any]]] = [
+    (gpu_points.MEASURED, STEPS),
+    (gpu_points.AILING, STEPS),
+    (gpu_holdings.HELD, {"node": "node-7", "since": DAY, "tenant": ""}),
     (assignments.SINCE, {"after": 99_990, "nodes": SOME}),
     (assignments.OF_NODE, {"node": "node-7"}),
     (node_state.ORDINALS, {"nodes": SOME}),

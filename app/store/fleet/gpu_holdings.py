@@ -1,0 +1,50 @@
+"""Who held a node's GPUs, from when to when: what the node reported of the instances that it was assigned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTenure:
+    """A copy's time on a GPU, with its share of the SMs."""
+
+    gpu: int
+    tenant: str
+    service: str
+    job: str
+    sm_percent: float
+    begins: datetime
+    ends: datetime  # of one that runs: up to where its node has reported
+
+
+# As in the ledger, whose it was is what the node was assigned, and after its last report nothing is known.
+HELD = statement(
+    "holdings_of_node",
+    """
+    SELECT usage.gpu, known.tenant, known.service, known.job,
+           CASE WHEN usage.dedicated AND known.dedicated THEN 100.0 ELSE least(usage.sm_percent, known.sm_percent) END,
+           greatest(usage.started_at, CAST(:since AS timestamptz)) AS begins,
+           coalesce(usage.ended_at, state.received_at) AS ends
+    FROM (
+        SELECT * FROM usage_interval WHERE node = :node AND ended_at IS NULL
+        UNION ALL
+        SELECT * FROM usage_interval WHERE node = :node AND ended_at IS NOT NULL AND ended_at > :since
+    ) AS usage
+    JOIN assigned AS known USING (node, instance, gpu)
+    JOIN node_state AS state USING (node)
+    WHERE CAST(:tenant AS text) IN ('', known.tenant)
+        AND coalesce(usage.ended_at, state.received_at) > greatest(usage.started_at, CAST(:since AS timestamptz))
+    ORDER BY usage.gpu, begins, known.tenant, known.service, known.job
+    """,
+)
+
+
+def read_tenures(connection: Connection, node: str, since: datetime, tenant: str) -> list[GpuTenure]:
+    """Returns who held the GPUs of a node since a moment; a tenant's own for a tenant."""
+    return [GpuTenure(*row) for row in connection.execute(HELD, {"node": node, "since": since, "tenant": tenant})]
