@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,9 @@ class AgentOptions:
     simulated_kind: str = "v100-16gb"
     cores: int = 0  # CPU cores to offer; 0: all that the agent may use
     cgroup: Path | None = None  # under which copies on cores are limited
-    runtime: str = "process"  # or docker, or pods
+    runtime: str = "process"  # or docker, pods, or slurm
+    slurm_nodes: tuple[str, ...] = ()  # with slurm: Slurm's names of this machine, in the order of its GPUs
+    slurm_options: tuple[str, ...] = ()  # with slurm: the site's own of sbatch
     image: str = ""  # with pods: of templates that name none
     priority_class: str = ""  # with pods
     runtime_class: str = ""  # with pods: that shows containers the GPUs they name
@@ -64,6 +67,11 @@ class AgentOptions:
     helper: str = ""  # socket of the root helper; empty: the agent writes to the devices itself
     host: str = "127.0.0.1"  # where the gateway reaches the copies
     reclaim_file: Path | None = None  # says when the cloud takes the node back
+
+    @property
+    def kind(self) -> str:
+        """Returns what copies are: a job of Slurm's is a process of this machine like any other."""
+        return "process" if self.runtime == "slurm" else self.runtime
 
 
 class NoGateway:
@@ -84,7 +92,7 @@ def open_node(options: AgentOptions) -> NodeParts:
         log.error("a template cannot be used: %s", fault)
     allow_list = _allow_list(options)
     cluster = _open_cluster(options) if options.runtime == "pods" else None
-    runtime = cluster.runtime if cluster else _runtime(options, groups, allow_list.user)
+    runtime = cluster.runtime if cluster else _runtime(options, groups, allow_list.user, device)
     drivers = NodeDrivers(device, mps, runtime, TcpCopyClient(options.host))
     followers = routes if isinstance(routes, Followers) else None
     checkpoints = options.models.resolve().parent / "checkpoints"
@@ -98,7 +106,7 @@ def open_node(options: AgentOptions) -> NodeParts:
         cluster.holders if cluster else None,
         cluster.notices if cluster else _find_notices(options),
         allow_list,
-        options.runtime,
+        options.kind,
         checkpoints,
         _metadata(options, allow_list),
     )
@@ -122,11 +130,11 @@ def _allow_list(options: AgentOptions) -> AllowList:
 
 def _metadata(options: AgentOptions, found: AllowList) -> MetadataWall | None:
     """Blocks the cloud's metadata address for users' own runtimes, before any of them starts."""
-    if not found.startable_by(options.runtime):
+    if not found.startable_by(options.kind):
         return None
     is_own_user = found.user in (None, os.geteuid())
-    shares_reach = options.runtime == "process" and is_own_user and options.cgroup is None
-    wall = MetadataWall(options.runtime, found.user, shares_reach)
+    shares_reach = options.kind == "process" and is_own_user and options.cgroup is None
+    wall = MetadataWall(options.kind, found.user, shares_reach)
     state = wall.state()
     if not state.blocked:
         log.warning("the metadata address is not blocked: %s", state.message)
@@ -175,14 +183,37 @@ def _cores(options: AgentOptions, groups: CoreGroups) -> tuple[Device, Mps]:
     return CoresDevice(groups, cores, options.folder), CoreShares(groups, cores)
 
 
-def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None) -> CopyRuntime:
+def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None, device: Device) -> CopyRuntime:
+    users = () if user is None else (user,)
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 
         return DockerRuntime(options.folder / "copies", gpus=options.device != "simulated")
+    if options.runtime == "slurm":
+        return _open_slurm(options, users, device)
     from agents.runtime.process import ProcessRuntime
 
-    return ProcessRuntime(options.folder / "copies", groups or True, users=() if user is None else (user,))
+    return ProcessRuntime(options.folder / "copies", groups or True, users=users)
+
+
+def _open_slurm(options: AgentOptions, users: tuple[int, ...], device: Device) -> CopyRuntime:
+    """Opens Slurm, whose GPUs on its nodes are those of this machine, in the order of the PCI bus."""
+    from agents.runtime.slurm import SlurmRuntime
+    from agents.runtime.slurm_commands import SlurmCommands
+
+    slurm = SlurmCommands(options.slurm_options)
+    nodes = name_slurm_nodes(options)
+    known, here = slurm.read_gpus(nodes), sorted(device.gpus(), key=lambda gpu: (gpu.pci, gpu.index))
+    if len(known) != len(here):
+        counts = f"Slurm knows {len(known)} GPUs of {', '.join(nodes)}, and this machine has {len(here)}"
+        raise ValueError(f"{counts}; name all of Slurm's nodes that are on it with --slurm-nodes")
+    gpus = {gpu.uuid: place for gpu, place in zip(here, known, strict=True)}
+    return SlurmRuntime(options.folder / "copies", slurm, gpus, users)
+
+
+def name_slurm_nodes(options: AgentOptions) -> tuple[str, ...]:
+    """Returns the names by which Slurm knows this machine."""
+    return options.slurm_nodes or (socket.gethostname().partition(".")[0],)
 
 
 def _find_notices(options: AgentOptions) -> NodeNotices | None:

@@ -30,7 +30,7 @@ _MOST_SWEEPS = 20
 _NAME = re.compile(r"[!-~]{1,200}")
 
 
-class ProcessRuntime:
+class ProcessCopies:
     """Copies that belong to one folder. Agents with different folders do not see each other's."""
 
     def __init__(
@@ -48,32 +48,6 @@ class ProcessRuntime:
         self._boot_id = boot_id()
         self._children: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
         self._codes: dict[str, int] = {}  # of copies that ended while this agent ran
-
-    def start(self, launch: Launch) -> Running:
-        environment = self._environment(launch)
-        read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        try:
-            log = self._logs.open(launch.copy)
-            groups = self._cgroups.make(launch.copy, launch.limits)
-            marks = (str(write_end), *groups, str(launch.oom_score))
-            try:
-                child = _launch(launch.filled, launch.filled.argv, marks, environment, log)
-            finally:
-                os.close(log)
-                os.close(write_end)
-            process = proc.read_process(child.pid)
-            why_not = _last_words(read_end)
-        except (OSError, ValueError) as error:
-            raise LaunchError(f"{launch.copy}: {error}") from error
-        finally:
-            os.close(read_end)
-            self._cgroups.mark_entered(launch.copy)
-        self._codes.pop(launch.copy, None)
-        self._children[child.pid] = (launch.copy, child)
-        if process is None or why_not:  # never None: a child that is not reaped keeps its entry
-            os.killpg(child.pid, signal.SIGKILL)
-            raise LaunchError(f"{launch.copy}: {why_not}")
-        return Running(launch.copy, child.pid, process.start_ticks, self._boot_id)
 
     def find(self) -> tuple[Running, ...]:
         """Returns one process of each copy: its session leader, or another one when that is gone."""
@@ -232,14 +206,44 @@ class ProcessRuntime:
             self._cgroups.tidy()
 
 
+class ProcessRuntime(ProcessCopies):
+    """Copies that are the agent's own children."""
+
+    def start(self, launch: Launch) -> Running:
+        environment = self._environment(launch)
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        try:
+            log = self._logs.open(launch.copy)
+            groups = self._cgroups.make(launch.copy, launch.limits)
+            marks = (str(write_end), *groups, str(launch.oom_score))
+            try:
+                child = _launch(launch.filled, launch.filled.argv, marks, environment, log)
+            finally:
+                os.close(log)
+                os.close(write_end)
+            process = proc.read_process(child.pid)
+            why_not = _last_words(read_end)
+        except (OSError, ValueError) as error:
+            raise LaunchError(f"{launch.copy}: {error}") from error
+        finally:
+            os.close(read_end)
+            self._cgroups.mark_entered(launch.copy)
+        self._codes.pop(launch.copy, None)
+        self._children[child.pid] = (launch.copy, child)
+        if process is None or why_not:  # never None: a child that is not reaped keeps its entry
+            os.killpg(child.pid, signal.SIGKILL)
+            raise LaunchError(f"{launch.copy}: {why_not}")
+        return Running(launch.copy, child.pid, process.start_ticks, self._boot_id)
+
+
 def _launch(
     filled: Filled, argv: Sequence[str], marks: Sequence[str], environment: Mapping[str, str], log: int
 ) -> subprocess.Popen[bytes]:
     """Starts a command: a template's by its path, a user's own by the descriptor of what has just been checked."""
     if filled.confined is None:
-        return _become([*marks, "", "", *_resolve(argv, environment.get("PATH", SEARCH_PATH))], environment, log)
+        return _become([*marks, "", "", *resolve_program(argv, environment.get("PATH", SEARCH_PATH))], environment, log)
     with open_program(argv) as program:
-        words = [*marks, _confinement(filled.confined), str(program.descriptor), *program.argv]
+        words = [*marks, name_user(filled.confined), str(program.descriptor), *program.argv]
         return _become(words, environment, log, (program.descriptor,))
 
 
@@ -260,7 +264,7 @@ def _become(
     )
 
 
-def _confinement(confined: Confined) -> str:
+def name_user(confined: Confined) -> str:
     """Returns whom a user's command runs as, for the launcher: - for this user."""
     return "-" if confined.user is None else str(confined.user)
 
@@ -279,7 +283,7 @@ def _order(process: proc.ProcessInfo) -> tuple[bool, int, int]:
     return (process.session != process.pid, process.start_ticks, process.pid)
 
 
-def _resolve(argv: Sequence[str], path: str) -> list[str]:
+def resolve_program(argv: Sequence[str], path: str) -> list[str]:
     """Returns the program's full path, since the launcher does not search."""
     program, *rest = argv or [""]
     folders = ("/",) if "/" in program else path.split(":")  # it runs in /

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -96,8 +97,12 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simulated-gpus", metavar="N", type=whole(1), default=4, help="default %(default)s")
     parser.add_argument("--simulated-kind", metavar="NAME", default="v100-16gb", help="default %(default)s")
     parser.add_argument(
-        "--runtime", choices=("process", "docker", "pods"), default="process", help="default %(default)s"
+        "--runtime", choices=("process", "docker", "pods", "slurm"), default="process", help="default %(default)s"
     )
+    names = "with --runtime slurm: Slurm's names of this machine, in the order of its GPUs; default: its host name"
+    parser.add_argument("--slurm-nodes", metavar="NAME,...", type=_split_names, default=(), help=names)
+    own = "with --runtime slurm: further options of sbatch, in one word, like '--partition=gpu --cpus-per-task=4'"
+    parser.add_argument("--slurm-options", metavar="OPTIONS", type=_split_words, default=(), help=own)
     parser.add_argument(
         "--image", metavar="IMAGE", default="", help="with --runtime pods: of templates that name none; the agent's own"
     )
@@ -139,6 +144,14 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
         default="127.0.0.1",
         help="of this node, where the gateway reaches copies; default %(default)s",
     )
+
+
+def _split_names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+def _split_words(text: str) -> tuple[str, ...]:
+    return tuple(shlex.split(text))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -258,6 +271,8 @@ def _options(args: argparse.Namespace) -> Any:
         "image",
         "priority_class",
         "runtime_class",
+        "slurm_nodes",
+        "slurm_options",
         "gateway",
         "gateway_token_file",
         "gateway_ca_file",

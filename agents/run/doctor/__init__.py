@@ -50,7 +50,7 @@ def _list_gpu_checks(facts: gpus.DriverFacts, options: AgentOptions) -> list[tup
 
 def _list_machine_checks(options: AgentOptions, simulated: bool) -> list[tuple[str, Check]]:
     docker = options.runtime == "docker"
-    image = None if options.runtime == "process" else options.image
+    image = None if options.kind == "process" else options.image
     pipes = options.folder / "simulated" / "mps" if simulated else options.folder / MPS
     return [
         ("mps folder", partial(mps.folder, pipes)),
@@ -68,6 +68,10 @@ def _list_machine_checks(options: AgentOptions, simulated: bool) -> list[tuple[s
 
 
 def _list_cluster_checks(options: AgentOptions, gpus: int) -> list[tuple[str, Check]]:
+    if options.runtime == "slurm":
+        from agents.run.doctor.slurm import check_slurm
+
+        return [("slurm", partial(check_slurm, options, gpus))]
     if options.runtime != "pods":
         return []
     from agents.run.doctor.cluster import check_cluster

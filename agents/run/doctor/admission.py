@@ -14,7 +14,7 @@ from agents.templates.strict_file import FileRefused
 
 def allow_list(options: AgentOptions) -> Iterator[DoctorFinding]:
     """Checks that the allow-list can be used, and says what it admits."""
-    path, runtime = options.allow_list, options.runtime
+    path, runtime = options.allow_list, options.kind
     if path is None:
         yield ok("allow-list", "none: images and commands of users are not started")
         return
