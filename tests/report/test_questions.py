@@ -15,8 +15,8 @@ QUESTIONS = re.findall(
 )
 
 
-def test_there_are_twenty_two_questions() -> None:
-    assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 23))
+def test_there_are_twenty_three_questions() -> None:
+    assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 24))
     assert PAGE.count("```sql") == len(QUESTIONS)
 
 

@@ -87,6 +87,9 @@ REST = """
             "ageSeconds": 60}, {"planner": "mudi", "resourceCost": null, "unservedCost": null, "churnCost": null,
             "servedShare": 0, "refused": "the plan of mudi breaks 1 rule", "ageSeconds": 0}]'),
         (8, 1, '2026-11-21 11:58Z', 'fast', 'rolling', '[]', '', '', '[]');
+    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, latency_counts)
+    SELECT 'shop', 'search', '2026-11-21 11:50Z'::timestamptz + second * interval '1 second', 10, 50, 50,
+        array_fill(0, ARRAY[24]) || ARRAY[45, 5] FROM unnest(ARRAY[10, 20, 70]) AS second;
     UPDATE plan SET cross_check = '{"outcome": "same", "message": "checked against CP-SAT: the same cost", "cost": 5.1,
         "bound": 5.1, "at": "2026-11-21T11:55:00Z"}' WHERE generation = 7
 """
