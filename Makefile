@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install up savings test test-all lab-test soak net check types rules format openapi bench release lock clean kubernetes kube-conformance
+.PHONY: help install up savings test test-all lab-test soak net check types rules format openapi bench release lock clean kubernetes ray kube-conformance
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 BIN := .venv/bin
@@ -40,6 +40,9 @@ lab-test: install ## the tests of lab/, which `make test` leaves out
 
 kubernetes: install ## an API server of Kubernetes and what belongs to it, built by Go into ~/.cache, for tests; ARGS=keda builds KEDA
 	@$(BIN)/python -m scripts.kubernetes $(ARGS)
+
+ray: install ## Ray Serve from PyPI in an environment of its own below ~/.cache, for tests
+	@$(BIN)/python -m tests.ray_serve.installed
 
 kube-conformance: install ## on the cluster of your KUBECONFIG: the tests of tests/kubernetes that need no API server of their own, in namespaces of their own, and a pod as copies are on each node with an agent
 	@GPUWRIGHT_KUBE_CONFORMANCE=1 $(BIN)/pytest tests/kubernetes tests/kubernetes/on_nodes.py $(ARGS)

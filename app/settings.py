@@ -69,6 +69,7 @@ class Settings:
     prometheus_url: str = ""  # where a scaler reads the load of workloads
     prometheus_token_file: Path | None = None  # a bearer token for it
     kube_context: str = ""  # which cluster in the kubeconfig; empty: the current one, else the pod's own
+    ray_services: Path | None = None  # a file of deployments of Ray Serve that a scaler adopts, instead of a cluster's
     scale_seconds: float = 30.0  # between two looks of a scaler at the cluster and its load
     scale_step_seconds: float = 120.0  # between two writes to one workload: somebody may see the first
     scale_days: float = 7.0  # of load from which a scaler takes the rates that replicas have shown

@@ -36,7 +36,7 @@ FAILED = Counter(
 )
 for _outcome in (*(ScaleState.WRITTEN, ScaleState.REFUSED, ScaleState.OVERTAKEN), "in doubt"):
     WRITES.labels(str(_outcome))
-for _what in ("cluster", "prometheus", "database"):
+for _what in ("cluster", "ray", "prometheus", "database"):
     LOOKS_FAILED.labels(_what)
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,8 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 from app import garbage
 from app.clockwork import Clockwork
@@ -19,19 +17,17 @@ from app.control.record.scale_store import ScaleStore
 from app.http.metrics import REGISTRY
 from app.settings import Settings
 from app.store.database.database import Database, Unavailable
-from cli.scaler.looking import ClusterWatch, LookFailed, Percentiles
+from cli.scaler.drafting import LookFailed, Percentiles, read_token
+from cli.scaler.kubernetes import make_cluster
 from cli.scaler.measures import FAILED, LEADS, LOOKS_FAILED, DesiredReplicas
-from cli.scaler.scaler import Scaler
+from cli.scaler.ray import make_ray
+from cli.scaler.scaler import EngineWatch, OpenTarget, Scaler
 from cli.scaler.serving import serve_metrics
-from clusters.api_server import read_cluster
 from clusters.estate import Estate
-from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
 from clusters.measured import MeasuredLoads
+from clusters.metrics.finding_servers import FindServers, find_servers
 from clusters.metrics.measuring import measure_loads
 from clusters.metrics.prometheus import PrometheusFailed, PrometheusServer
-from clusters.objects import ClusterObjects
-from clusters.plugin_tokens import ONLY_ONE, is_token
-from clusters.scaling.server import ScaleServer, open_server
 
 STEP_SECONDS = 1.0  # between two looks for what people have approved
 AWAY_SECONDS = 2.0  # after the database did not answer
@@ -49,11 +45,10 @@ class ScalerProcess:
         )
         self._ended = threading.Event()
         holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        namespaces = [name for name in settings.scale_namespaces.replace(",", " ").split() if name]
-        watch = ClusterWatch(self._read_objects, self._measure, time.monotonic, settings.scale_days, namespaces)
         store = ScaleStore(self._database, holder, settings.lease_seconds)
         seconds, step_seconds = settings.scale_seconds, settings.scale_step_seconds
-        self._scaler = Scaler(store, watch, self._open_cluster, time.monotonic, seconds, step_seconds)
+        watch, open_target = self._find_engine()
+        self._scaler = Scaler(store, watch, open_target, time.monotonic, seconds, step_seconds)
         self._scheduler = Clockwork(4)
         self._away_until = 0.0
 
@@ -87,30 +82,22 @@ class ScalerProcess:
     def _forget(self) -> None:
         self._scaler.store.forget(self._settings.plan_retention_days)
 
-    def _read_objects(self) -> ClusterObjects:
-        try:
-            config = choose_cluster(self._settings.kube_context or None, None, os.environ)
-            return read_cluster(config, self._pause, lambda *_: None)
-        except ClusterUnreachable as error:
-            raise LookFailed("cluster", str(error)) from None
+    def _find_engine(self) -> tuple[EngineWatch, OpenTarget]:
+        """Returns what reads and what writes replicas: Ray Serve's where a file names it, else Kubernetes'."""
+        if self._settings.ray_services:
+            return make_ray(self._settings, self._settings.ray_services, self._measure)
+        return make_cluster(self._settings, self._measure, self._pause)
 
-    def _measure(self, estate: Estate, seconds: float, percentiles: Percentiles) -> MeasuredLoads:
+    def _measure(
+        self, estate: Estate, seconds: float, percentiles: Percentiles, find: FindServers = find_servers
+    ) -> MeasuredLoads:
         server = PrometheusServer(
-            self._settings.prometheus_url, read_token(self._settings.prometheus_token_file), self._pause
+            self._settings.prometheus_url, read_token(self._settings.prometheus_token_file, "prometheus"), self._pause
         )
         try:
-            return measure_loads(estate, server, seconds, percentiles)
+            return measure_loads(estate, server, seconds, percentiles, find)
         except PrometheusFailed as failed:
             raise LookFailed("prometheus", str(failed)) from None
-
-    @contextmanager
-    def _open_cluster(self) -> Iterator[ScaleServer]:
-        try:
-            config = choose_cluster(self._settings.kube_context or None, None, os.environ)
-            with open_server(config) as server:
-                yield server
-        except ClusterUnreachable as error:
-            raise LookFailed("cluster", str(error)) from None
 
     def _pause(self, seconds: float) -> None:
         self._ended.wait(seconds)
@@ -133,16 +120,3 @@ class ScalerProcess:
                 log.exception("scaler_failed", extra={"job": job.__name__})
 
         return run
-
-
-def read_token(file: Path | None) -> str:
-    """Returns Prometheus' token, which may be renewed while we run; its file's fault never repeats it."""
-    if not file:
-        return ""
-    try:
-        token = file.read_text(errors="replace").strip()
-    except OSError as error:
-        raise LookFailed("prometheus", f"its token's file {file} cannot be read: {error.strerror}") from None
-    if not is_token(token):
-        raise LookFailed("prometheus", f"its token's file {file} does not hold {ONLY_ONE}")
-    return token

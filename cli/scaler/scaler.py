@@ -8,21 +8,30 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from app.control.domain.leading import Deposed
 from app.control.record.scale_store import ScaleStore
 from app.store.plans.scale_plans import find_wait_seconds
 from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState, ScaleTarget
-from cli.scaler.looking import ClusterLook, ClusterWatch, LookFailed
+from cli.scaler.drafting import EngineLook, LookFailed
 from cli.scaler.measures import DECIDED_AT, LEADS, LOADS_UNREAD, LOOKS_FAILED, WRITES
 from clusters.estate import WorkloadName
 from clusters.scaling.adoption import WantedReplicas
-from clusters.scaling.server import ScaleServer
-from clusters.scaling.writing import OpenWrite, WriteOutcome, settle_write, write_replicas
+from clusters.scaling.outcomes import OpenWrite, ReplicaEngine, WriteOutcome
 
 WRITES_AT_ONCE = 8  # a workload whose answers take long holds up no other
 
+OpenTarget = Callable[[], AbstractContextManager[ReplicaEngine]]
+
 log = logging.getLogger(__name__)
+
+
+class EngineWatch(Protocol):
+    """What reads an engine and decides on its workloads."""
+
+    def look(self) -> EngineLook:
+        """Decides by what is there now; LookFailed where that cannot be read."""
 
 
 @dataclass(slots=True)
@@ -30,12 +39,12 @@ class Scaler:
     """What a scaler does in turn. Only the holder of the lease acts."""
 
     store: ScaleStore
-    watch: ClusterWatch
-    open_cluster: Callable[[], AbstractContextManager[ScaleServer]]
+    watch: EngineWatch
+    open_target: OpenTarget
     clock: Callable[[], float]
     seconds: float  # between two cycles
     step_seconds: float  # between two writes to one workload, by all scalers together
-    _look: ClusterLook | None = None
+    _look: EngineLook | None = None
     _plan: int = 0  # the generation that was made of this look
     _epoch: int = 0  # of the last cycle
     _cycled_at: float = float("-inf")
@@ -92,7 +101,7 @@ class Scaler:
         self._plan, self._look = plan.generation, look
         self._carry_out(epoch, plan, look)
 
-    def _decide(self) -> ClusterLook:
+    def _decide(self) -> EngineLook:
         look = self.watch.look()
         if self._away:
             log.info(f"{self._away}_back")
@@ -100,7 +109,7 @@ class Scaler:
         LOADS_UNREAD.inc(sum(draft.is_blind for draft in look.drafts))
         return look
 
-    def _carry_out(self, epoch: int, plan: ScalePlan, look: ClusterLook) -> None:
+    def _carry_out(self, epoch: int, plan: ScalePlan, look: EngineLook) -> None:
         """Writes what is approved, several at once; first what was not refused before."""
         if plan.pause:
             return
@@ -110,14 +119,14 @@ class Scaler:
         for row, outcome in self._ask(due, partial(self._write, epoch, look)):
             self._settle(epoch, row, outcome)
 
-    def _write(self, epoch: int, look: ClusterLook, cluster: ScaleServer, row: ScaleRow) -> WriteOutcome:
+    def _write(self, epoch: int, look: EngineLook, target: ReplicaEngine, row: ScaleRow) -> WriteOutcome:
         if not look.is_recent(self.clock()):
             return WriteOutcome("untried", "the next look decides again")
         assert row.wanted is not None, f"{row.target} is approved without a number"
         wanted = WantedReplicas(look.adopted[row.target], row.wanted)
-        return write_replicas(cluster, wanted, partial(self._begin_write, epoch, row, look))
+        return target.write(wanted, partial(self._begin_write, epoch, row, look))
 
-    def _begin_write(self, epoch: int, row: ScaleRow, look: ClusterLook, version: str) -> bool:
+    def _begin_write(self, epoch: int, row: ScaleRow, look: EngineLook, version: str) -> bool:
         """Returns whether the write may be sent: this process may have been paused since the look."""
         return look.is_recent(self.clock()) and self.store.begin_write(epoch, row, version)
 
@@ -128,20 +137,20 @@ class Scaler:
         """
         now = self.clock()
         due = [row for row in self.store.find_writing() if self._doubts.get(row.target, (0, now))[1] <= now]
-        for row, outcome in self._ask(due, lambda cluster, row: settle_write(cluster, _make_open_write(row))):
+        for row, outcome in self._ask(due, lambda target, row: target.settle(_make_open_write(row))):
             tries, _ = self._doubts.pop(row.target, (0, now))
             if outcome.is_open:
                 self._doubts[row.target] = tries + 1, self.clock() + find_wait_seconds(tries)
             self._settle(epoch, row, outcome)
 
     def _ask(
-        self, rows: Sequence[ScaleRow], ask: Callable[[ScaleServer, ScaleRow], WriteOutcome]
+        self, rows: Sequence[ScaleRow], ask: Callable[[ReplicaEngine, ScaleRow], WriteOutcome]
     ) -> Iterator[tuple[ScaleRow, WriteOutcome]]:
-        """Yields what the cluster says of each row as soon as it is known."""
+        """Yields what the engine says of each row as soon as it is known."""
         if not rows:
             return
-        with self.open_cluster() as cluster, ThreadPoolExecutor(WRITES_AT_ONCE) as threads:
-            asked = {threads.submit(ask, cluster, row): row for row in rows}
+        with self.open_target() as target, ThreadPoolExecutor(WRITES_AT_ONCE) as threads:
+            asked = {threads.submit(ask, target, row): row for row in rows}
             try:
                 for answer in as_completed(asked):
                     yield asked[answer], answer.result()

@@ -29,6 +29,7 @@ from clusters.metrics.server_metrics import (
 LABELS = ("namespace", "pod")
 
 TellUnread: TypeAlias = Callable[[WorkloadName, PrometheusFailed], None]
+FindServers: TypeAlias = Callable[[Estate, MetricsReader, TellUnread], dict[WorkloadName, MetricsOfWorkload]]
 
 
 def find_servers(

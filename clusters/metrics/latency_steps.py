@@ -15,6 +15,22 @@ ROUNDING = 1e-6  # of what Prometheus computes
 ALL = "+Inf"
 
 
+def read_latency(reader: MetricsReader, series: MetricsOfWorkload, percentile: float, window: str) -> MeasuredSeries:
+    """Returns how long requests took from their arrival; a step in which a part of that is unknown is a gap.
+
+    Where waiting has a histogram of its own, its quantile is added: few requests have both at their longest.
+    """
+    metrics = series.metrics
+    if metrics.summary and (found := _read_summary(reader, series, percentile, window)):
+        return found
+    latencies = read_quantile(reader, series, percentile, (metrics.latency,), window)
+    if not metrics.waiting or not latencies:
+        return latencies
+    waits = read_quantile(reader, series, percentile, (metrics.waiting,), window) or (None,) * len(latencies)
+    pairs = zip(latencies, waits, strict=True)
+    return tuple(None if latency is None or wait is None else latency + wait for latency, wait in pairs)
+
+
 def read_quantile(
     reader: MetricsReader, series: MetricsOfWorkload, percentile: float, histograms: Sequence[str], window: str
 ) -> MeasuredSeries:
@@ -41,10 +57,8 @@ def read_quantile(
     return ()
 
 
-def read_summary(reader: MetricsReader, series: MetricsOfWorkload, percentile: float, window: str) -> MeasuredSeries:
+def _read_summary(reader: MetricsReader, series: MetricsOfWorkload, percentile: float, window: str) -> MeasuredSeries:
     """Returns the highest of the quantiles that replicas computed themselves; nothing where they do not."""
-    if not series.metrics.summary:
-        return ()
     now = [each.labels.get("quantile", "") for each in reader.read_samples(f"count by (quantile) ({series.summaries})")]
     labels = reader.read_label("quantile", series.summaries, now)
     known = {value: label for label in labels if (value := finite_number(label)) is not None}

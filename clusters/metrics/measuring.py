@@ -11,9 +11,9 @@ from clusters.estate import MOST_REPLICAS, Estate, UnknownFigure, WorkloadName
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
 from clusters.metrics.asking import SUBJECT, MetricsReader
-from clusters.metrics.finding_servers import TellUnread, find_servers, name_renamed
+from clusters.metrics.finding_servers import FindServers, TellUnread, find_servers, name_renamed
 from clusters.metrics.gpu_metrics import read_gpus, uses_of
-from clusters.metrics.latency_steps import read_quantile, read_summary
+from clusters.metrics.latency_steps import read_latency, read_quantile
 from clusters.metrics.passing_gpus import read_passing_gpus
 from clusters.metrics.prometheus import MetricSample, MetricsSource, PrometheusFailed
 from clusters.metrics.renamed_labels import check_renamed, match_own
@@ -80,8 +80,9 @@ def measure(
 
 
 def measure_loads(
-    estate: Estate, source: MetricsSource, seconds: float, percentiles: Mapping[WorkloadName, float]
-) -> MeasuredLoads:
+    estate: Estate, source: MetricsSource, seconds: float, percentiles: Mapping[WorkloadName, float],
+    find: FindServers = find_servers,
+) -> MeasuredLoads:  # fmt: skip
     """Returns the loads of the last `seconds` until this moment, for changes of replicas.
 
     What could not be read is not a load of nothing: the workloads whose queries have no answer are `unread`.
@@ -91,7 +92,7 @@ def measure_loads(
     ends = _step_ends(now, seconds)
     reader = MetricsReader(source, ends, now, seconds)
     unread: dict[WorkloadName, PrometheusFailed] = {}
-    servers = find_servers(estate, reader, unread.__setitem__)
+    servers = find(estate, reader, unread.__setitem__)
     trusted = {name: each for name, each in servers.items() if not each.is_renamed}
     with ThreadPoolExecutor(QUERIES_AT_ONCE) as threads:
         found = _read_loads(estate, reader, percentiles, trusted, unread.__setitem__, threads)
@@ -173,10 +174,7 @@ def _read_load(reader: MetricsReader, series: MetricsOfWorkload, percentile: flo
         rates_per_second=rates,
         ready_replicas=ready,
         fewest_replicas=reader.read_steps(f"min_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
-        latency_ms=(
-            read_summary(reader, series, percentile, WINDOW)
-            or read_quantile(reader, series, percentile, (metrics.latency,), WINDOW)
-        ),
+        latency_ms=read_latency(reader, series, percentile, WINDOW),
         input_tokens=_read_mean(reader, series, metrics.input_tokens, rates),
         output_tokens=_read_mean(reader, series, metrics.output_tokens, rates),
         server=metrics.server,

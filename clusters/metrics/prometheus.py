@@ -38,14 +38,14 @@ class PrometheusFailed(Exception):
         self.remedy, self.is_last = remedy, is_last
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: the token is for the server that the user named."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-_OPENER = urllib.request.build_opener(_NoRedirect)
+_OPENER = urllib.request.build_opener(NoRedirect)
 
 
 class MetricSample(NamedTuple):

@@ -34,6 +34,7 @@ class ServerMetrics:
     input_tokens: str = ""
     output_tokens: str = ""
     served: str = ""  # labels of those that were answered as asked, where failures count, too
+    waiting: str = ""  # how long requests wait before `latency` begins; empty: it is in it
     summary: str = ""  # of latencies by `quantile`, which each replica computes of its last minute, in microseconds
 
 

@@ -18,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
 
 from clusters.estate import WorkloadName
 from clusters.objects import ClusterObjects, KubeObject, read_list, read_mapping, read_text, read_whole
+from clusters.reading.workloads import SCALED
 from clusters.scaling.adoption import WantedReplicas, find_hold, read_replicas
 from clusters.scaling.annotations import read_adoption
 from clusters.scaling.field_writers import is_ours
+from clusters.scaling.outcomes import AGAIN, MayWrite, OpenWrite, WriteOutcome
 from clusters.scaling.ownership import SCALERS, read_writers
 from clusters.scaling.server import AnswerLost, NotSent, ScaleAnswer, ScaleServer
 from clusters.scaling.sightings import Sighting, read_generation, read_uid
@@ -34,36 +35,6 @@ ATTEMPTS = 4  # of a write to a workload that changes meanwhile, though nothing 
 CHANGED = (409, 410)  # statuses of a workload that has changed since it was read
 NOT_DONE = "its answer was lost, and it was not done and no longer can be"  # as the workload has a newer version
 AGES_AGO = datetime.min.replace(tzinfo=UTC)
-AGAIN = "decided again next time"
-
-WriteState: TypeAlias = Literal["written", "not written", "unknown", "untried"]
-MayWrite: TypeAlias = Callable[[str], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOutcome:
-    """What became of a write: its state, and a sentence that says why if it is not written.
-
-    Written means that what was wanted is there, by us. After a lost answer it may be a newer plan that wrote the same.
-    Untried means that it may not be sent now.
-    """
-
-    state: WriteState
-    reason: str = ""
-    version: str = ""  # the resourceVersion at which it was last tried
-    is_open: bool = False  # it may yet be done: `settle_write` asks again
-    is_refused: bool = False  # or not answered, and not done: the same can be tried again later
-    asked_seconds: float = 0.0  # how long the server wants to be left alone
-
-
-@dataclass(frozen=True, slots=True)
-class OpenWrite:
-    """A write without an answer: of which workload at which generation and version, and to how many replicas."""
-
-    workload: WorkloadName
-    generation: int
-    version: str
-    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +56,21 @@ class _Unread(Exception):
 
 class _Gone(_Unread):
     """There is no such workload any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTarget:
+    """An API server as what takes replicas."""
+
+    server: ScaleServer
+
+    def write(self, wanted: WantedReplicas, may_write: MayWrite) -> WriteOutcome:
+        return write_replicas(self.server, wanted, may_write)
+
+    def settle(self, tried: OpenWrite) -> WriteOutcome:
+        if tried.workload.kind not in SCALED:  # of another engine, which a scaler asked before
+            return WriteOutcome("unknown", "its answer was lost, and no scaler asks its engine any more", tried.version)
+        return settle_write(self.server, tried)
 
 
 def write_replicas(cluster: ScaleServer, wanted: WantedReplicas, may_write: MayWrite) -> WriteOutcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import urllib.error
 import urllib.request
@@ -43,7 +44,9 @@ def steady(value: float) -> Callable[[float], float | None]:
 
 
 @contextmanager
-def prometheus_with(series: Iterable[PastSeries], folder: Path, start: float, stop: float) -> Iterator[str]:
+def prometheus_with(
+    series: Iterable[PastSeries], folder: Path, start: float, stop: float, scraped: Mapping[str, int] | None = None
+) -> Iterator[str]:
     """Yields the URL of a Prometheus that has seen the series from `start` to `stop`."""
     file = folder / "past.txt"
     with file.open("w") as text:
@@ -55,14 +58,18 @@ def prometheus_with(series: Iterable[PastSeries], folder: Path, start: float, st
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    with prometheus_over(folder) as url:
+    with prometheus_over(folder, scraped) as url:
         yield url
 
 
 @contextmanager
-def prometheus_over(folder: Path) -> Iterator[str]:
-    """Yields the URL of a Prometheus over the data in a folder; it scrapes nothing."""
-    (folder / "prometheus.yml").write_text("{}\n")
+def prometheus_over(folder: Path, scraped: Mapping[str, int] | None = None) -> Iterator[str]:
+    """Yields the URL of a Prometheus over the data in a folder; it scrapes the ports of these jobs, each second."""
+    jobs = [
+        {"job_name": job, "scrape_interval": "1s", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        for job, port in (scraped or {}).items()
+    ]
+    (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with (folder / "prometheus.log").open("ab") as log:

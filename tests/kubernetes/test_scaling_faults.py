@@ -19,7 +19,8 @@ import pytest
 
 from clusters.estate import OURS
 from clusters.kubeconfigs import choose_cluster, connect
-from clusters.scaling.writing import OpenWrite, WriteState, settle_write, write_replicas
+from clusters.scaling.outcomes import OpenWrite, WriteState
+from clusters.scaling.writing import settle_write, write_replicas
 from tests.clusters.made_up import autoscaler
 from tests.kubernetes.fault_proxy import Fault, FaultProxy, faulty_proxy
 from tests.kubernetes.object_history import ObjectHistory, Version

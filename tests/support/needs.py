@@ -16,6 +16,7 @@ from typing import NoReturn
 import pytest
 
 from scripts.kubernetes.programs import find_program
+from tests.ray_serve.installed import find_ray
 
 # Programs of Python packages first: they have the version that is pinned.
 FOLDERS = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin")
@@ -67,6 +68,15 @@ def need_envoy_gateway() -> Path:
         if os.environ.get(WITHOUT_GATEWAY):
             skip_in_ci_too("CI could not build Envoy Gateway: it takes Go, its module proxy, memory, disk and time")
         skip_unless_ci("envoy-gateway is not here (make kubernetes ARGS=gateway builds it with Go)")
+    return found
+
+
+def need_ray() -> Path:
+    """Returns Ray's program, for tests that run it in a network of its own."""
+    need_root("to make a network")
+    found = find_ray()
+    if found is None:
+        skip_unless_ci("Ray is not here (make ray installs it from PyPI, into an environment of its own)")
     return found
 
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.scaler.looking import HISTORY_SECONDS, MOST_AGE_SECONDS, ClusterWatch, LookFailed, Percentiles
+from cli.scaler.drafting import HISTORY_SECONDS, MOST_AGE_SECONDS, LookFailed, Percentiles
+from cli.scaler.looking import ClusterWatch
 from clusters.estate import Estate, WorkloadName
 from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.objects import ClusterObjects, objects_of

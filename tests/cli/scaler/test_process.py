@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.scaler.looking import LookFailed
-from cli.scaler.process import read_token
+from cli.scaler.drafting import LookFailed, read_token
 
 
 @pytest.mark.parametrize("held", [b"SE\nCRET", b"SE CRET", "SÉCRET".encode("latin-1"), b"\xff\xfeSECRET", b""])
@@ -15,10 +14,10 @@ def test_a_file_without_one_token_is_named_and_its_text_is_not_repeated(held: by
     file = tmp_path / "token"
     file.write_bytes(held)
     with pytest.raises(LookFailed, match=r"token's file .* does not hold one token") as refused:
-        read_token(file)
+        read_token(file, "prometheus")
     assert "CRET" not in str(refused.value)
     file.write_text("secret\n")
-    assert read_token(file) == "secret"
-    assert read_token(None) == ""
+    assert read_token(file, "prometheus") == "secret"
+    assert read_token(None, "prometheus") == ""
     with pytest.raises(LookFailed, match="cannot be read: No such file"):
-        read_token(tmp_path / "absent")
+        read_token(tmp_path / "absent", "prometheus")

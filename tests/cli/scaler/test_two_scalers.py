@@ -12,12 +12,14 @@ import httpx2
 import pytest
 
 from app.control.record.scale_store import ScaleStore
-from cli.scaler.looking import ClusterWatch, Percentiles
+from cli.scaler.drafting import Percentiles
+from cli.scaler.looking import ClusterWatch
 from cli.scaler.scaler import Scaler
 from clusters.estate import Estate, WorkloadName
 from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.objects import ClusterObjects, objects_of
 from clusters.scaling.server import ScaleServer
+from clusters.scaling.writing import ClusterTarget
 from tests.clusters.made_up import Item, deployment, node, pod_spec
 from tests.support.scaling import ScalerStore
 
@@ -37,9 +39,9 @@ class MadeUpServer:
     version: int = 1
 
     @contextmanager
-    def open(self) -> Iterator[ScaleServer]:
+    def open(self) -> Iterator[ClusterTarget]:
         with httpx2.Client(transport=httpx2.MockTransport(self._answer), base_url="http://cluster") as client:
-            yield ScaleServer(client)
+            yield ClusterTarget(ScaleServer(client))
 
     def scaler(self, holder: str) -> Scaler:
         def clock() -> float:

@@ -1,0 +1,151 @@
+"""Asks Ray's dashboard for its applications, and for other numbers of replicas; failures are sentences."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from clusters.addresses import show_message, show_origin
+from clusters.estate import WorkloadName
+from clusters.metrics.prometheus import NoRedirect
+from clusters.objects import read_field, read_list, read_mapping, read_text, read_whole
+from clusters.ray_serve.services import KIND
+from clusters.server_dates import read_dates
+
+APPLICATIONS = "api/serve/applications/"
+ANSWER_SECONDS = 30.0  # Ray answers from its controller, which may be busy
+MOST_BYTES = 64 * 2**20  # of an answer; each replica has half a kilobyte
+NOT_SENT = (ConnectionRefusedError, socket.gaierror)
+_OPENER = urllib.request.build_opener(NoRedirect)
+
+
+class RayFailed(Exception):
+    """Ray gave no answer, or one that says something else; `is_sent`: it may have got the request."""
+
+    def __init__(self, reason: str, *, is_sent: bool) -> None:
+        super().__init__(reason)
+        self.is_sent = is_sent
+
+
+class RayDeployment(NamedTuple):
+    """A deployment as Ray shows it."""
+
+    name: WorkloadName
+    application_status: str
+    status: str
+    message: str
+    deployed_at: int  # Unix seconds, of its application; with another code or configuration it is later
+    takes_scaling: bool  # by others, as its application allows it
+    has_autoscaling: bool
+    target: int
+    ready: int
+
+
+class RayReading(NamedTuple):
+    """All deployments by name, and when they were read by Ray's clock."""
+
+    deployments: Mapping[WorkloadName, RayDeployment]
+    server_time: datetime | None
+
+
+class ScaleReply(NamedTuple):
+    """An answer to a number of replicas."""
+
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RayDashboard:
+    """A dashboard by its URL; `token` is sent as a bearer token if there is one. No redirect is followed."""
+
+    url: str
+    token: str
+
+    def read(self) -> RayReading:
+        status, body, when = self._ask(APPLICATIONS)
+        if status != 200:
+            raise RayFailed(f"it answered {status} {_read_error(body)}".rstrip(), is_sent=True)
+        found = read_field(body, "applications")
+        if not isinstance(found, Mapping):
+            raise RayFailed("its answer has no applications of Ray Serve", is_sent=True)
+        deployments = (
+            _read(app, name, found[app]) for app in found for name in read_mapping(found[app], "deployments")
+        )
+        return RayReading({each.name: each for each in deployments}, when)
+
+    def scale(self, name: WorkloadName, replicas: int) -> ScaleReply:
+        path = f"api/v1/applications/{quote(name.namespace, safe='')}/deployments/{quote(name.name, safe='')}/scale"
+        status, body, _ = self._ask(path, json.dumps({"target_num_replicas": replicas}).encode())
+        return ScaleReply(status, f"{status} {_read_error(body)}".rstrip())
+
+    def _ask(self, path: str, data: bytes | None = None) -> tuple[int, Any, datetime | None]:
+        headers = {"Content-Type": "application/json"} if data else {}
+        headers |= {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        request = urllib.request.Request(f"{self.url}/{path}", data, headers)  # noqa: S310 (check_address admits http and https alone)
+        try:
+            try:
+                answer = _OPENER.open(request, timeout=ANSWER_SECONDS)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
+                if 300 <= answer.status < 400:
+                    place = show_origin(answer.headers.get("Location", "")) or "another path"
+                    raise RayFailed(f"it redirects to {place}, where nobody is asked", is_sent=False)
+                when = next(iter(read_dates(answer.headers.get("Date", ""))), None)
+                return answer.status, _parse(_read_whole(answer)), when
+        except urllib.error.URLError as error:
+            is_sent = not isinstance(error.reason, NOT_SENT)
+            raise RayFailed(f"it cannot be reached: {error.reason}", is_sent=is_sent) from None
+        except http.client.HTTPException:
+            raise RayFailed("it hung up, or does not speak HTTP", is_sent=True) from None
+        except OSError as error:
+            raise RayFailed(f"no answer came: {error}", is_sent=True) from None
+
+
+def _read_whole(answer: Any) -> bytes:
+    """Returns the body of an answer that is neither too large nor takes too long in all."""
+    found, until = bytearray(), time.monotonic() + ANSWER_SECONDS
+    while part := answer.read1(2**16):
+        found += part
+        if len(found) > MOST_BYTES or time.monotonic() > until:
+            limit = f"{MOST_BYTES >> 20} MB" if len(found) > MOST_BYTES else f"{ANSWER_SECONDS:.0f} seconds"
+            raise RayFailed(f"its answer takes more than {limit}", is_sent=True)
+    return bytes(found)
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_error(body: Any) -> str:
+    return show_message(read_text(body, "error"))
+
+
+def _read(application: str, name: str, found: Any) -> RayDeployment:
+    deployment = read_field(found, "deployments", name)
+    states = [read_text(replica, "state") for replica in read_list(deployment, "replicas")]
+    deployed = read_field(found, "last_deployed_time_s")
+    return RayDeployment(
+        WorkloadName(application, KIND, name),
+        read_text(found, "status"),
+        read_text(deployment, "status"),
+        show_message(read_text(deployment, "message") or read_text(found, "message")),
+        int(deployed) if isinstance(deployed, int | float) and 0 <= deployed < 2**40 else 0,
+        read_field(found, "external_scaler_enabled") is True,
+        read_field(deployment, "deployment_config", "autoscaling_config") is not None,
+        read_whole(deployment, "target_num_replicas") or 0,
+        states.count("RUNNING"),
+    )
