@@ -91,8 +91,9 @@ def open_node(options: AgentOptions) -> NodeParts:
     for fault in faults:
         log.error("a template cannot be used: %s", fault)
     allow_list = _allow_list(options)
-    cluster = _open_cluster(options) if options.runtime == "pods" else None
-    runtime = cluster.runtime if cluster else _runtime(options, groups, allow_list.user, device)
+    users = () if allow_list.user is None else (allow_list.user,)
+    cluster = _open_cluster(options, users, device)
+    runtime = cluster.runtime if cluster else _runtime(options, groups, users)
     drivers = NodeDrivers(device, mps, runtime, TcpCopyClient(options.host))
     followers = routes if isinstance(routes, Followers) else None
     checkpoints = options.models.resolve().parent / "checkpoints"
@@ -183,32 +184,14 @@ def _cores(options: AgentOptions, groups: CoreGroups) -> tuple[Device, Mps]:
     return CoresDevice(groups, cores, options.folder), CoreShares(groups, cores)
 
 
-def _runtime(options: AgentOptions, groups: CoreGroups | None, user: int | None, device: Device) -> CopyRuntime:
-    users = () if user is None else (user,)
+def _runtime(options: AgentOptions, groups: CoreGroups | None, users: tuple[int, ...]) -> CopyRuntime:
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 
         return DockerRuntime(options.folder / "copies", gpus=options.device != "simulated")
-    if options.runtime == "slurm":
-        return _open_slurm(options, users, device)
     from agents.runtime.process import ProcessRuntime
 
     return ProcessRuntime(options.folder / "copies", groups or True, users=users)
-
-
-def _open_slurm(options: AgentOptions, users: tuple[int, ...], device: Device) -> CopyRuntime:
-    """Opens Slurm, whose GPUs on its nodes are those of this machine, in the order of the PCI bus."""
-    from agents.runtime.slurm import SlurmRuntime
-    from agents.runtime.slurm_commands import SlurmCommands
-
-    slurm = SlurmCommands(options.slurm_options)
-    nodes = name_slurm_nodes(options)
-    known, here = slurm.read_gpus(nodes), sorted(device.gpus(), key=lambda gpu: (gpu.pci, gpu.index))
-    if len(known) != len(here):
-        counts = f"Slurm knows {len(known)} GPUs of {', '.join(nodes)}, and this machine has {len(here)}"
-        raise ValueError(f"{counts}; name all of Slurm's nodes that are on it with --slurm-nodes")
-    gpus = {gpu.uuid: place for gpu, place in zip(here, known, strict=True)}
-    return SlurmRuntime(options.folder / "copies", slurm, gpus, users)
 
 
 def name_slurm_nodes(options: AgentOptions) -> tuple[str, ...]:
@@ -225,11 +208,18 @@ class _ClusterParts:
     """What a node has that is one of a cluster's."""
 
     runtime: CopyRuntime
-    holders: GpuHolders
+    holders: GpuHolders | None
     notices: NodeNotices
 
 
-def _open_cluster(options: AgentOptions) -> _ClusterParts:
+def _open_cluster(options: AgentOptions, users: tuple[int, ...], device: Device) -> _ClusterParts | None:
+    """Opens the cluster that owns this node; None if nobody else does."""
+    if options.runtime == "slurm":
+        return _open_slurm(options, users, device)
+    return _open_kubernetes(options) if options.runtime == "pods" else None
+
+
+def _open_kubernetes(options: AgentOptions) -> _ClusterParts:
     """Opens the cluster that this agent is a pod of."""
     from agents.kubernetes.api import Account, ApiAway, KubernetesApi
     from agents.kubernetes.following import Follower
@@ -248,6 +238,23 @@ def _open_cluster(options: AgentOptions) -> _ClusterParts:
     notices = ClusterNotices(nodes, node)
     holders = GpuHolders(api, nodes, settings)
     return _ClusterParts(PodRuntime(api, settings, nodes, holders.find_claims), holders, notices)
+
+
+def _open_slurm(options: AgentOptions, users: tuple[int, ...], device: Device) -> _ClusterParts:
+    """Opens Slurm, whose GPUs on its nodes are those of this machine, in the order of the PCI bus."""
+    from agents.node.slurm_notices import SlurmNotices
+    from agents.runtime.slurm import SlurmRuntime
+    from agents.runtime.slurm_commands import SlurmCommands
+
+    slurm, nodes = SlurmCommands(options.slurm_options), name_slurm_nodes(options)
+    known, here = slurm.read_gpus(nodes), sorted(device.gpus(), key=lambda gpu: (gpu.pci, gpu.index))
+    if len(known) != len(here):
+        counts = f"Slurm knows {len(known)} GPUs of {', '.join(nodes)}, and this machine has {len(here)}"
+        raise ValueError(f"{counts}; name all of Slurm's nodes that are on it with --slurm-nodes")
+    gpus = {gpu.uuid: place for gpu, place in zip(here, known, strict=True)}
+    file = ReclaimFile(options.reclaim_file) if options.reclaim_file else None
+    runtime = SlurmRuntime(options.folder / "copies", slurm, gpus, users)
+    return _ClusterParts(runtime, None, SlurmNotices(slurm, nodes, file))
 
 
 def write_pod_settings(options: AgentOptions, node: str, part: str = "copy") -> PodSettings:

@@ -92,7 +92,7 @@ def _list_troubles(status: Mapping[str, Any]) -> list[str]:
     said = {
         "trouble": "the control plane cannot be reached now",
         "gatewayAway": "the gateway does not acknowledge routes",
-        "clusterAway": "no copy starts, becomes ready or ends before its cluster answers",
+        "clusterAway": "no copy starts, and no pod becomes ready or ends, before its cluster answers",
     }
     return [f"{what}: {status[name]}" for name, what in said.items() if status[name]]
 

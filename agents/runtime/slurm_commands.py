@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,8 @@ COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
 WAITING = ("PENDING", "CONFIGURING")
 ACTIVE = (*WAITING, "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "SIGNALING", "STAGE_OUT")
 SHARED = ("mps", "shard")  # the kinds of GRES that divide a GPU
-_SECONDS = 15.0
+_SECONDS = 5.0
+_AWAY_SECONDS = 10.0  # for which a controller that has not answered is asked nothing: each command would wait again
 _GRES = re.compile(r"(\w+)(?::([^:(),]+))?:(\d+)(?:\([^)]*\))?")
 
 
@@ -49,28 +51,31 @@ class SlurmCommands:
 
     def __init__(self, options: Sequence[str] = ()) -> None:
         self._options = tuple(options)
+        self._away_until = 0.0
         missing = [command for command in COMMANDS if shutil.which(command) is None]
         if missing:
             raise SlurmAway(f"{', '.join(missing)} not found: Slurm's commands are not installed (slurm-client)")
 
     def submit(self, script: str, *words: str) -> None:
         """Submits a batch job that is never requeued: who planned it decides when it starts again."""
-        _run(("sbatch", "--quiet", *self._options, "--no-requeue", *words), script)
+        self._run(("sbatch", "--quiet", *self._options, "--no-requeue", *words), script)
 
     def find_job(self, name: str) -> SlurmJob | None:
         """Returns the newest job of a name, also for some minutes after its end; None if there is none."""
         words = ("--noheader", "--states=all", "--me", f"--name={name}", "--format=%A|%T|%r")
-        found = [line.split("|", 2) for line in _run(("squeue", *words)).splitlines()]
+        found = [line.split("|", 2) for line in self._run(("squeue", *words)).splitlines()]
         jobs = [SlurmJob(int(number), state, reason) for number, state, reason in found]
         return max(jobs, key=lambda job: job.number, default=None)
 
     def cancel(self, name: str) -> None:
         """Cancels the jobs of a name that wait or run."""
-        _run(("scancel", "--me", f"--name={name}"))
+        self._run(("scancel", "--me", f"--name={name}"))
 
     def read_exit(self, job: SlurmJob) -> int | None:
         """Returns a job's exit code, 128 and its number for a signal; None if Slurm has already forgotten the job."""
-        found = re.search(r"\bExitCode=(\d+):(\d+)", _run(("scontrol", "--oneliner", "show", "job", str(job.number))))
+        found = re.search(
+            r"\bExitCode=(\d+):(\d+)", self._run(("scontrol", "--oneliner", "show", "job", str(job.number)))
+        )
         return None if found is None else 128 + int(found[2]) if int(found[2]) else int(found[1])
 
     def read_state(self, node: str) -> tuple[str, ...]:
@@ -82,9 +87,26 @@ class SlurmCommands:
         """Returns the GPUs of the nodes in their order; raises ValueError where none could be asked for."""
         return tuple(gpu for node in nodes for gpu in parse_gpus(node, self._show(node)))
 
-    @staticmethod
-    def _show(node: str) -> str:
-        return _run(("scontrol", "--oneliner", "show", "node", node))
+    def _show(self, node: str) -> str:
+        return self._run(("scontrol", "--oneliner", "show", "node", node))
+
+    def _run(self, words: Sequence[str], text: str = "") -> str:
+        """Runs a command with nothing of the agent's environment, which sbatch would hand on to the job."""
+        if time.monotonic() < self._away_until:
+            raise SlurmAway("Slurm's controller does not answer")
+        environment = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
+        given: dict[str, Any] = {"env": environment, "umask": 0o077, "cwd": "/", "timeout": _SECONDS}
+        done: subprocess.CompletedProcess[str]
+        try:
+            done = subprocess.run(words, check=False, input=text, capture_output=True, text=True, **given)
+        except subprocess.TimeoutExpired as error:
+            self._away_until = time.monotonic() + _AWAY_SECONDS
+            raise SlurmAway(f"Slurm's controller has not answered {words[0]} for {_SECONDS:g} s") from error
+        except OSError as error:
+            raise SlurmAway(f"Slurm's {words[0]}: {error}") from error
+        if done.returncode != 0:
+            raise SlurmAway(f"Slurm's {words[0]}: {(done.stderr or done.stdout).strip() or done.returncode}")
+        return done.stdout
 
 
 def parse_gpus(node: str, shown: str) -> Iterator[SlurmGpu]:
@@ -105,17 +127,3 @@ def parse_gpus(node: str, shown: str) -> Iterator[SlurmGpu]:
         if not name:
             raise ValueError(f"{where}: nothing divides its GPUs; it needs {' or '.join(usable)}")
         yield SlurmGpu(node, index, name, kind, parts[name])
-
-
-def _run(words: Sequence[str], text: str = "") -> str:
-    """Runs a command with nothing of the agent's environment, which sbatch would hand on to the job."""
-    environment = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
-    given: dict[str, Any] = {"env": environment, "umask": 0o077, "cwd": "/", "timeout": _SECONDS}
-    done: subprocess.CompletedProcess[str]
-    try:
-        done = subprocess.run(words, check=False, input=text, capture_output=True, text=True, **given)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SlurmAway(f"Slurm's {words[0]}: {error}") from error
-    if done.returncode != 0:
-        raise SlurmAway(f"Slurm's {words[0]}: {(done.stderr or done.stdout).strip() or done.returncode}")
-    return done.stdout

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import tempfile
@@ -53,6 +54,16 @@ class Slurm:
 
     def ask(self, *words: str) -> str:
         return subprocess.run(words, check=True, capture_output=True, text=True, env=self.environment).stdout
+
+    @contextmanager
+    def controller_away(self) -> Iterator[None]:
+        """Stops slurmctld, which answers nobody until it is continued."""
+        process = int((self.folder / "slurmctld.pid").read_text())
+        os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(process, signal.SIGCONT)
 
     @property
     def environment(self) -> dict[str, str]:

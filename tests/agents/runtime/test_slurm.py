@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from agents.contract.assignments import AssignedInstance
 from agents.devices.simulated.remote import Switches
+from agents.host.clocks import date
 from agents.node.node import LocalNode
+from agents.node.reclaim_file import ReclaimFile
+from agents.node.slurm_notices import SlurmNotices
 from agents.run.doctor.findings import Level
 from agents.run.doctor.slurm import check_slurm
 from agents.run.opening import AgentOptions, open_node
@@ -19,14 +24,16 @@ from agents.runtime import CopyRuntime, Launch, LaunchError, Running, proc
 from agents.runtime.slurm import SlurmRuntime
 from agents.runtime.slurm_commands import SlurmAway, SlurmCommands, parse_gpus
 from agents.runtime.slurm_start import SlurmStart, find_mismatch
+from agents.templates import Confined, Filled
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
-from tests.support.nodes import Machine, assigned, copy_of, ready, running
+from tests.support.nodes import Machine, assigned, copy_of, machine, ready, running
 from tests.support.patience import until
 from tests.support.slurm import ONE_GPU, Slurm, slurm_cluster
 from tests.support.trainers import EXAMPLES, TRAINER, files_of, straight_run, trainer, training_node
 
 PAIR = "gpu:left:1,gpu:right:1,shard:left:100,shard:right:100"
 NODES = {"one": ONE_GPU, "other": ONE_GPU, "pair": PAIR}
+USER = 20001  # whom a user's own command runs as
 MPS_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 STEPS, CANCELS = 2_000, 3
 
@@ -39,7 +46,7 @@ def slurm() -> Iterator[Slurm]:
 
 def opened(folder: Path, uuids: list[str]) -> SlurmRuntime:
     commands = SlurmCommands()
-    return SlurmRuntime(folder, commands, dict(zip(uuids, commands.read_gpus(list(NODES)), strict=False)))
+    return SlurmRuntime(folder, commands, dict(zip(uuids, commands.read_gpus(list(NODES)), strict=False)), {USER})
 
 
 @pytest.fixture
@@ -92,8 +99,16 @@ def test_a_training_that_somebody_cancels_in_slurm_goes_on_without_repeating_a_s
     with training_node(tmp_path, TRAINER % (EXAMPLES / "plain.py")) as made:
         copies = opened(made.folder / "copies", made.uuids)
         files = files_of(made, job)
-        with running(made, runtime=copies, checkpoints=made.folder / "checkpoints") as node:
+        saves = made.folder / "checkpoints"
+        with running(made, runtime=copies, checkpoints=saves) as node:
             node.offer(assigned(1, job))
+            until(lambda: trains(node, made, job, 1), "it trains")
+            process = copy_of(node, "tune-1").running
+        with running(
+            made, runtime=opened(made.folder / "copies", made.uuids), incarnation=2, checkpoints=saves
+        ) as node:
+            node.offer(assigned(1, job))
+            assert copy_of(node, "tune-1").running == process, "the next agent goes on with it"
             for number in range(CANCELS):
                 until(lambda number=number: trains(node, made, job, number + 1), "it trains")  # type: ignore[misc]
                 process = copy_of(node, "tune-1").running
@@ -237,3 +252,66 @@ def test_an_agent_without_slurms_commands_says_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SlurmAway, match="sbatch, squeue, scancel, scontrol not found"):
         SlurmCommands()
+
+
+@pytest.mark.slow
+def test_a_node_that_is_drained_in_slurm_is_reported_until_it_is_resumed(
+    runtime: SlurmRuntime, slurm: Slurm, tmp_path: Path
+) -> None:
+    file = tmp_path / "reclaim"
+    notices = SlurmNotices(runtime._slurm, ["one", "other"], ReclaimFile(file))
+    with machine(tmp_path) as made, running(made, runtime=runtime, notices=notices) as node:
+        for name, drained in (("one", False), ("other", True)):
+            slurm.ask("scontrol", "update", f"nodename={name}", "state=drain", "reason=test")
+            notices._looks = 0  # the next look asks Slurm
+            until(lambda: notices._looks > 1, "it has looked")
+            assert node.drained is drained
+        slurm.ask("scontrol", "update", "nodename=one,other", "state=resume")
+        notices._looks = 0
+        until(lambda: not node.drained, "it is used again")
+        due = (date() + timedelta(minutes=5)).replace(microsecond=0)
+        file.write_text(due.isoformat())
+        until(lambda: node.reclaim_at == due, "the cloud takes the machine back")
+
+
+@pytest.mark.slow
+def test_copies_go_on_while_slurms_controller_is_away(runtime: SlurmRuntime, slurm: Slurm) -> None:
+    first = start_with(runtime, "a", "GPU-0", "30")
+    until(lambda: runtime.start(first), "it runs")
+    (copy,) = runtime.find()
+    with slurm.controller_away():
+        with pytest.raises(LaunchError, match="controller has not answered squeue for 5 s"):
+            start_with(runtime, "b", "GPU-1", "30")
+        with pytest.raises(LaunchError, match="controller does not answer"):
+            runtime.withdraw("b")
+        assert runtime.alive(copy)
+        runtime.end(copy, force=False)
+        until(lambda: not runtime.alive(copy), "it ends all the same")
+        with pytest.raises(LaunchError):
+            runtime.exit_code(copy)
+    fresh = opened(runtime._folder, ["GPU-0"])
+    until(lambda: fresh.exit_code(copy) == 143, "Slurm knows its end once it is back")
+
+
+@pytest.mark.slow
+def test_a_users_own_command_runs_under_its_filter_with_its_secrets(runtime: SlurmRuntime, slurm: Slurm) -> None:
+    program = "grep -E 'NoNewPrivs|Seccomp:|Uid' /proc/self/status; echo $API_KEY; exec sleep 600"
+    confined = Confined(user=USER, secrets={"API_KEY": "swordfish"})
+    filled = Filled("own", ("/bin/sh", "-c", program), confined=confined)
+    running = None
+    while running is None:
+        running = runtime.start(Launch("own", "GPU-0", filled, 0, {MPS_SHARE: "20"}))
+    until(lambda: "swordfish" in runtime.log_tail("own"), "it has its secret")
+    shown = runtime.log_tail("own").split()
+    assert shown[:2] == ["Uid:", str(USER)]
+    assert " ".join(shown[5:9]) == "NoNewPrivs: 1 Seccomp: 2"
+    assert [copy.pid for copy in runtime.find()] == [running.pid]
+
+
+@pytest.mark.slow
+def test_slurm_starts_no_copy_a_second_time(runtime: SlurmRuntime, slurm: Slurm) -> None:
+    launch = start_with(runtime, "a", "GPU-0", "30")
+    until(lambda: runtime.start(launch), "it runs")
+    with pytest.raises(subprocess.CalledProcessError):
+        slurm.ask("scontrol", "requeue", job_of(slurm))
+    assert [copy.copy for copy in runtime.find()] == ["a"]

@@ -1,0 +1,53 @@
+"""Reads from Slurm whether its nodes here are drained; a file may say when the cloud takes the machine back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from agents.node.reclaim_file import PERIOD_SECONDS, ReclaimFile
+from agents.runtime.slurm_commands import SlurmAway, SlurmCommands
+
+LOOKS = 10  # of the file, to one at Slurm, whose controller answers all nodes
+DRAINED = "DRAIN"
+
+
+class SlurmNotices:
+    """What Slurm says of this machine, as last known: while its controller is away, nothing new is due."""
+
+    def __init__(self, slurm: SlurmCommands, nodes: Sequence[str], file: ReclaimFile | None = None) -> None:
+        self._slurm = slurm
+        self._nodes = tuple(nodes)
+        self._file = file
+        self._looks = 0
+        self.away = ""
+        self.deadline: datetime | None = None
+        self.drained = False
+
+    def watch(self, stopping: threading.Event, on_change: Callable[[], None]) -> None:
+        """Looks again and again until `stopping` is set."""
+        while not stopping.is_set():
+            if self.look():
+                on_change()
+            stopping.wait(PERIOD_SECONDS)
+
+    def look(self) -> bool:
+        """Looks at the file and, less often, at Slurm; returns whether anything has changed for the copies here."""
+        changed = False
+        if self._file is not None:
+            changed, self.deadline = self._file.look(), self._file.deadline
+        if self._looks % LOOKS == 0:
+            changed = self._look_drained() or changed
+        self._looks += 1
+        return changed
+
+    def _look_drained(self) -> bool:
+        """Returns whether all of Slurm's nodes here have been drained, or are used again."""
+        before = self.drained
+        try:
+            self.drained = all(DRAINED in self._slurm.read_state(node) for node in self._nodes)
+            self.away = ""
+        except SlurmAway as error:
+            self.away = str(error)
+        return self.drained != before
