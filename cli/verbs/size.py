@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits
-from cli.arguments import add_file_arguments, completes, whole
+from cli.arguments import add_file_arguments, completes, positive, whole
 from cli.exits import Failed
-from cli.load_file import RATES_COLUMNS, read_curves, read_simulated_rates, refuse_language_models
+from cli.load_file import RATES_COLUMNS, read_curves, read_simulated_rates
 from cli.output import OutputTable, format_yaml, number, plain, say
 from cli.quiet import end_by_signals, quiet_log, quiet_stdout
 from cli.talk.contexts import reason
@@ -19,6 +20,7 @@ from simulation.limits import MOST_HOURS, SIMULATIONS, WORK
 
 if TYPE_CHECKING:
     from app.manifests.model import Manifest
+    from app.manifests.offline import DeclaredFiles
     from simulation.sizing.run import SizingOrder, SizingReport
 
 EPILOG = """\
@@ -28,6 +30,9 @@ addition to the declared Nodes, which cost nothing more. Jobs are left out: they
 Plans find the cheapest rental that carries every minute of the load. Then the real planner runs the fleet with it under
 the whole load, in virtual time: every service must keep its SLO at its percentile, and nothing may be turned away. A
 rental that fails gets more GPUs; of one that holds, each type is tried with one GPU less. More in docs/simulate.md.
+
+A service that promises times of tokens gets servers of its own for its highest rate, simulated request by request.
+Beside them stand two pools, one for prompts and one for answers, and what they save.
 
 Exit code 0 when a simulation confirmed the rental, 1 when none did, 3 when all GPUs to rent do not carry the load, 2
 for bad input. The same input, seed, work and simulations give the same JSON on any machine, but for `seconds`.
@@ -53,6 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"of each search of a simulated cycle; default {WORK}. A search for what to rent takes up to ten times as much"
     )
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=work)
+    link = "between two servers, for each of their GPUs, by which keys and values are sent; default 200"
+    parser.add_argument("--link-gbit", metavar="N", type=positive, default=200.0, help=link)
     parser.add_argument("--json", action="store_true", help="the answer as one JSON object on stdout")
     nodes = "also write the rented GPUs to this file, as Nodes of one GPU each"
     completes(parser.add_argument("-o", "--output", metavar="FILE", help=nodes), "files")
@@ -68,14 +75,14 @@ def run(args: argparse.Namespace) -> int:
         _show(found.figures)
     if args.output:
         _write(args.output, found.nodes)
-    if "unserved" in found.figures:
+    models = found.figures.get("languageModels", ())
+    if "unserved" in found.figures or any(model["together"] is None for model in models):
         return exits.UNSERVED
     return exits.OK if found.figures["confirmedBySimulation"] else exits.NO
 
 
 def _order(args: argparse.Namespace) -> SizingOrder:
     world = declared.world(args)
-    refuse_language_models(world, "size")
     curves = read_curves(args.rates, read_simulated_rates(world))
     from simulation.sizing.moments import trace_seconds
     from simulation.sizing.run import SizingOrder
@@ -88,20 +95,32 @@ def _order(args: argparse.Namespace) -> SizingOrder:
 
 def _size(args: argparse.Namespace, order: SizingOrder) -> SizingReport:
     from app.postgres.faults import PostgresError
-    from simulation.own_databases import own_databases
-    from simulation.sizing.rental import RentalMarket, RentalRefused
-    from simulation.sizing.run import size
+    from simulation.sizing.language import add_language_models, leave_language_models_out, size_language_models
+    from simulation.sizing.rental import RentalRefused
+    from simulation.sizing.run import SizingReport
     from solvers.compiled import call_before_compiling
 
     call_before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     try:
-        RentalMarket.of(order.declared)  # before a database is started for it
-        with quiet_log(), quiet_stdout(), end_by_signals(), own_databases("gpuwright-size-") as databases:
-            return size(databases, order, say)
+        sized = size_language_models(order.declared, order.curves, args.link_gbit, say)
+        rest = leave_language_models_out(order.declared, sized)
+        found = _size_rest(order, rest) if rest else SizingReport({}, ())
+        return add_language_models(found, order.declared, sized) if sized else found
     except RentalRefused as refused:
         raise Failed(str(refused)) from None
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
+
+
+def _size_rest(order: SizingOrder, declared: DeclaredFiles) -> SizingReport:
+    """Sizes for all services but those on language models."""
+    from simulation.own_databases import own_databases
+    from simulation.sizing.rental import RentalMarket
+    from simulation.sizing.run import size
+
+    RentalMarket.of(declared)  # before a database is started for it
+    with quiet_log(), quiet_stdout(), end_by_signals(), own_databases("gpuwright-size-") as databases:
+        return size(databases, replace(order, declared=declared), say)
 
 
 def _write(file: str, nodes: Collection[Manifest]) -> None:
@@ -122,12 +141,14 @@ def _write(file: str, nodes: Collection[Manifest]) -> None:
 
 def _show(figures: Mapping[str, Any]) -> None:
     """Prints the answer for people: what to rent, how services fared with it, and what else was tried."""
+    if models := figures.get("languageModels"):
+        _show_models(models, figures["total"])
     for entry in figures.get("unserved", ()):
         why = f": {entry['reason']}" if entry["reason"] else ""
         change = f"; least change: {entry['relaxation']}" if entry["relaxation"] else ""
         lacking = f"{entry['service']}: {number(entry['ratePerSecond'])} a second at second {entry['seconds']:g}"
         print(plain(f"unserved with all that may be rented: {lacking}{why}{change}"))
-    if not figures["tried"]:
+    if not figures.get("tried"):
         return
     OutputTable(("SERVICE", "WITHIN SLO", "WORST HOUR")).rows(
         (name, f"{100 * shares['share']:.2f} %", f"{100 * shares['worstHour']:.2f} %")
@@ -137,6 +158,33 @@ def _show(figures: Mapping[str, Any]) -> None:
     OutputTable(("TRIED", "AN HOUR", "TURNED AWAY", "KEPT", "WHY NOT")).rows(map(_write_trial, figures["tried"]))
     print()
     print(_answer(figures))
+
+
+def _show_models(models: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> None:
+    columns = ("LANGUAGE MODEL", "A SECOND", "SERVERS", "AN HOUR", "PROMPTS APART", "ANSWERS APART", "AN HOUR", "SAVES")
+    OutputTable(columns).rows(map(_write_model, models))
+    print()
+    for model in models:
+        if parts := model["parts"]:
+            cheaper = f"{_pool(parts['servers'])} at {number(parts['costPerHour'])} an hour"
+            print(plain(f"{model['service']}: with tokensPerIteration {parts['tokens']}, {cheaper} do both"))
+        print(plain(f"{model['service']}: {model['why']}"))
+    print(f"rent {_gpus(total['gpus'])} at {number(total['costPerHour'])} an hour in all")
+    print()
+
+
+def _write_model(model: Mapping[str, Any]) -> tuple[str, ...]:
+    together, apart = model["together"] or {}, model["apart"] or {}
+    pools = (_pool(together.get("servers", ())), number(together.get("costPerHour")))
+    two = (_pool(apart.get("prefill", ())), _pool(apart.get("decode", ())), number(apart.get("costPerHour")))
+    saving = number(model["savingPerHour"] or None)
+    return model["service"], number(model["ratePerSecond"]), *pools, *two, saving
+
+
+def _pool(groups: Sequence[Mapping[str, Any]]) -> str:
+    """Returns its servers: how many, and the GPUs of each."""
+    words = (f"{group['count']} of {group['gpus']} {group['gpuType']}" for group in groups)
+    return " and ".join(words) or "none"
 
 
 def _write_trial(trial: Mapping[str, Any]) -> tuple[str, ...]:

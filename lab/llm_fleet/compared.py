@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from lab.llm_fleet.apart import apart
 from lab.llm_fleet.catalogue import (
     CONTEXT_TOKENS,
     ENERGY_PRICE_PER_KWH,
@@ -20,43 +19,27 @@ from lab.llm_fleet.catalogue import (
     MODELS,
     PROMPT_PARTS,
     ServerCatalogue,
+    gpu_cost_per_hour,
 )
 from lab.llm_fleet.measured import fit_all, fit_row
 from lab.llm_fleet.melange import melange
-from lab.llm_fleet.servers import (
-    MixedServers,
-    RatedServer,
-    ServedShares,
-    ServerGroup,
-    SizedServers,
-    cheapest_cover,
-    kinds_of,
-    server_in,
-    servers_of,
-)
+from lab.llm_fleet.servers import SEED, kinds_of, servers_of
 from lab.llm_fleet.trace import read_trace
 from solvers.planning.judge import judge
 from solvers.planning.language import TokenPromise
 from solvers.planning.mixed import MixedCase
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.solve import SolveBudget, find
+from solvers.pools.apart import KeysSent, plan_apart
+from solvers.pools.cover import find_cheapest_pools
+from solvers.pools.held import HeldServers, Sizing, find_held
+from solvers.pools.rated import rate_shape
+from solvers.pools.servers import RatedServer, RequestTrial, ServedShares, ServerGroup, SizedServers, TogetherServers
 
 OURS = "ours"
-FACTOR_STEP = 0.05  # of the rate, in the search for the cheapest plan that holds
-LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0
-MOST_MISSES = 2  # in a row, then the search ends: costs fall in steps, and cheaper servers may hold what dearer do not
-CENT = 0.01
+LINK_GBIT = 200.0  # of each GPU, as a DGX A100 has
+LEAST_FACTOR = 0.5  # of the rate: plans for less are tried, too
 LOADS = (0.5, 2.0, 8.0)  # times the trace's rate
-
-Sizing: TypeAlias = Callable[[float], SizedServers | None]  # a rate to plan for -> servers
-
-
-@dataclass(frozen=True, slots=True)
-class HeldServers:
-    """Servers with which the promise holds, and the factor of the rate that they were planned for."""
-
-    factor: float
-    servers: SizedServers
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,41 +58,16 @@ class ComparedCase:
 
     def shares(self, service: Service, servers: SizedServers) -> ServedShares:
         """Returns what requests of the trace get from these servers."""
-        return servers.shares(self.catalogue.trace, self.promise(service), service.rate_per_second, self.requests)
+        trial = RequestTrial(self.catalogue.trace, self.promise(service), service.rate_per_second, self.requests, SEED)
+        return servers.shares(trial)
 
     def held(self, service: Service, sizing: Sizing) -> HeldServers | None:
-        """Returns the cheapest servers found with which the promise holds; None if none do.
+        """Returns the cheapest servers found with which the promise holds; None if none do."""
 
-        The rate planned for rises until the promise holds. If it holds at once, that rate falls, and what costs less
-        is tried, until it has missed twice in a row.
-        """
-        best = self._judge_at(service, sizing, 1.0)
-        if best is None:
-            rising = (self._judge_at(service, sizing, factor) for factor in _factors(FACTOR_STEP, MOST_FACTOR))
-            return next((found for found in rising if found), None)
-        misses = 0
-        for factor in _factors(-FACTOR_STEP, LEAST_FACTOR):
-            servers = sizing(factor * service.rate_per_second)
-            if servers is None or servers.cost_per_hour > best.servers.cost_per_hour - CENT:
-                continue
-            found = self._judged(service, servers, factor)
-            best, misses = found or best, 0 if found else misses + 1
-            if misses == MOST_MISSES:
-                break
-        return best
+        def keeps(servers: SizedServers) -> bool:
+            return self.shares(service, servers).keep(self.promise(service))
 
-    def _judge_at(self, service: Service, sizing: Sizing, factor: float) -> HeldServers | None:
-        servers = sizing(factor * service.rate_per_second)
-        return self._judged(service, servers, factor) if servers else None
-
-    def _judged(self, service: Service, servers: SizedServers, factor: float) -> HeldServers | None:
-        shares = self.shares(service, servers)
-        return HeldServers(factor, servers) if shares.keep(self.promise(service)) else None
-
-
-def _factors(step: float, last: float) -> Iterator[float]:
-    """Returns the factors from beside 1 to the last."""
-    return (round(1 + number * step, 2) for number in range(1, 1 + round((last - 1) / step)))
+        return find_held(sizing, keeps, service.rate_per_second, LEAST_FACTOR)
 
 
 def run(
@@ -147,7 +105,7 @@ def _rows(case: ComparedCase) -> Iterator[dict[str, Any]]:
     assert plan.certificate
     verdict = judge(problem, plan)
     planned: dict[str, SizedServers | None] = {
-        name: _mixed(_grouped(problem, service, plan.instances)) for name, service in problem.services.items()
+        name: _together(_grouped(problem, service, plan.instances)) for name, service in problem.services.items()
     }
     found: dict[str, dict[str, Sizing]] = defaultdict(dict)
     for name, service in problem.services.items():
@@ -178,32 +136,36 @@ def _sizings(case: ComparedCase, service: Service) -> dict[str, Sizing]:
     trace, size = case.catalogue.trace, MODELS[service.model]
     by_buckets = melange(servers, trace, promise, CONTEXT_TOKENS)
     kinds = kinds_of(problem, service, max(PROMPT_PARTS))
-    two_pools = apart(kinds, trace.lengths, promise, size.kv_bytes_per_token)
+    two_pools = plan_apart(kinds, trace.lengths, promise, KeysSent(size.kv_bytes_per_token, LINK_GBIT))
     single = {f"only {name}": _covering([s for s in servers if s.gpu_type == name]) for name in problem.gpu_types}
     return {
         OURS: lambda rate: _ours(problem, service, rate),
-        "melange": lambda rate: _mixed(by_buckets.groups(rate)),
-        "melange blind": lambda rate: _mixed(by_buckets.blind_groups(rate)),
+        "melange": lambda rate: _together(by_buckets.groups(rate)),
+        "melange blind": lambda rate: _together(by_buckets.blind_groups(rate)),
         **single,
-        "apart": two_pools.servers,
+        "apart": two_pools.find_servers,
     }
 
 
 def _covering(servers: Sequence[RatedServer]) -> Sizing:
-    return lambda rate: _mixed(cheapest_cover(servers, rate))
+    def cover(rate: float) -> TogetherServers | None:
+        pools = find_cheapest_pools([servers], rate)
+        return _together(pools[0]) if pools else None
+
+    return cover
 
 
-def _mixed(groups: Sequence[ServerGroup] | None) -> MixedServers | None:
-    return MixedServers(groups) if groups else None
+def _together(groups: Sequence[ServerGroup] | None) -> TogetherServers | None:
+    return TogetherServers(groups) if groups else None
 
 
-def _ours(problem: Problem, service: Service, rate: float) -> MixedServers | None:
+def _ours(problem: Problem, service: Service, rate: float) -> TogetherServers | None:
     """Returns what our integer programme chooses for another rate, without the judge's look at it."""
     case = MixedCase(replace(problem, services={service.name: replace(service, rate_per_second=rate)}))
     instances, chosen = case.chosen(case.terms())
     if chosen.unserved.get(service.name, 0.0) > 0:
         return None
-    return _mixed(_grouped(problem, service, instances))
+    return _together(_grouped(problem, service, instances))
 
 
 def _grouped(problem: Problem, service: Service, instances: Sequence[Instance]) -> list[ServerGroup]:
@@ -217,10 +179,8 @@ def _grouped(problem: Problem, service: Service, instances: Sequence[Instance]) 
     for line in [each for each in instances if each.service == service.name]:
         key = line.variant, problem.type_of(line.node).name, line.degree, line.batch, line.clock_mhz
         alike[key, line.rate_per_second].append(line)
-    return [
-        ServerGroup(server_in(problem, service, shapes[key]), len(lines), rate * len(lines))
-        for (key, rate), lines in alike.items()
-    ]
+    servers = {key: rate_shape(problem, service, shapes[key], gpu_cost_per_hour(key[1])) for key, _ in alike}
+    return [ServerGroup(servers[key], len(lines), rate * len(lines)) for (key, rate), lines in alike.items()]
 
 
 def _held(case: ComparedCase, sizings: Mapping[str, Sizing]) -> dict[str, HeldServers | None]:

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from lab.llm_fleet.servers import RatedServer, ServerGroup
+from lab.llm_fleet.servers import WeightedRequests
 from lab.llm_fleet.trace import TracedRequests
 from solvers.planning.fleet.token_shapes import carries
 from solvers.planning.language import TokenLengths, TokenPromise
+from solvers.pools.servers import RatedServer, ServerGroup
 
 INPUT_EDGES = (256, 1024, 2048, 4096)  # tokens; a bucket has lengths up to its edge
 OUTPUT_EDGES = (64, 256, 512)
@@ -48,6 +49,7 @@ class MelangePlanner:
     servers: Sequence[RatedServer]
     buckets: LengthBuckets
     throughputs: Floats  # requests a second: bucket x server; 0 where the promise does not hold
+    trace: TracedRequests
 
     def groups(self, rate_per_second: float) -> list[ServerGroup] | None:
         """Returns the servers for this rate; None where no server carries some bucket."""
@@ -59,7 +61,8 @@ class MelangePlanner:
             part = slices[:, place] / SLICES
             if counts[place]:
                 rate = rate_per_second * float(part @ self.buckets.shares)
-                found.append(ServerGroup(server, int(counts[place]), rate, part[self.buckets.bucket]))
+                own = WeightedRequests(self.trace, part[self.buckets.bucket])
+                found.append(ServerGroup(server, int(counts[place]), rate, own))
         return [group for group in found if group.rate_per_second > 0]
 
     def blind_groups(self, rate_per_second: float) -> list[ServerGroup] | None:
@@ -116,7 +119,7 @@ def melange(
         [carries(kind.cost, kind.limits, lengths, promise).rate_per_second for kind in kinds]
         for lengths in buckets.lengths
     ]
-    return MelangePlanner(kinds, buckets, np.array(table).reshape(len(buckets.lengths), len(kinds)))
+    return MelangePlanner(kinds, buckets, np.array(table).reshape(len(buckets.lengths), len(kinds)), trace)
 
 
 def divided(trace: TracedRequests, context_tokens: int) -> LengthBuckets:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 from datetime import UTC, datetime, timedelta
-from math import ceil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cli.main import main
-from lab.llm_fleet.apart import ApartServers
 from lab.llm_fleet.measured import COLUMNS, FILE, fit_all
 from lab.llm_fleet.melange import SLICES, melange
-from lab.llm_fleet.servers import MixedServers, RatedServer, ServerGroup, cheapest_cover
+from lab.llm_fleet.servers import WeightedRequests
 from lab.llm_fleet.trace import COLUMNS as TRACE_COLUMNS
 from lab.llm_fleet.trace import FILE as TRACE_FILE
-from lab.llm_fleet.trace import TracedRequests, read_trace
+from lab.llm_fleet.trace import read_trace
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenPromise
+from solvers.pools.servers import RatedServer
 
 MODEL = "llama2-70b"
 COSTS = {  # the truth of the data that the tests write
@@ -61,7 +59,7 @@ def write_trace(data: Path) -> None:
 
 
 def server(kind: str, rate: float) -> RatedServer:
-    return RatedServer(kind, 8, COSTS[MODEL, kind, 8], BatchingLimits(128, 2048, 400_000), rate)
+    return RatedServer(kind, 8, COSTS[MODEL, kind, 8], BatchingLimits(128, 2048, 400_000), rate, 1.0)
 
 
 def test_a_fit_finds_the_coefficients_without_the_run_that_failed(tmp_path: Path) -> None:
@@ -78,22 +76,6 @@ def test_a_fit_finds_the_coefficients_without_the_run_that_failed(tmp_path: Path
         assert fit.left_out_token_error < 0.01  # one length alone does not tell sequences from the tokens they hold
 
 
-@pytest.mark.parametrize("rate", [0.3, 2.9, 7.2, 13.0])
-def test_a_cover_costs_what_the_cheapest_of_all_counts_does(rate: float) -> None:
-    kinds = [server("a100-80gb", 1.1), server("h100-80gb", 2.3), server("h100-80gb-pcap", 2.2)]
-    groups = cheapest_cover(kinds, rate)
-    assert groups
-    assert sum(group.count * group.server.rate_per_second for group in groups) >= rate - 1e-6
-    assert sum(group.rate_per_second for group in groups) == pytest.approx(rate)
-    counts = itertools.product(*(range(ceil(rate / kind.rate_per_second) + 1) for kind in kinds))
-    least = min(
-        sum(count * kind.cost_per_hour for count, kind in zip(each, kinds, strict=True))
-        for each in counts
-        if sum(count * kind.rate_per_second for count, kind in zip(each, kinds, strict=True)) >= rate
-    )
-    assert MixedServers(groups).cost_per_hour == pytest.approx(least)
-
-
 @pytest.mark.slow
 def test_melange_serves_every_slice_and_fills_no_server_beyond_its_throughput(tmp_path: Path) -> None:
     write_trace(tmp_path)
@@ -102,30 +84,17 @@ def test_melange_serves_every_slice_and_fills_no_server_beyond_its_throughput(tm
     rate = 40.0
     groups = planner.groups(rate)
     assert groups
-    weights = np.sum([group.weights for group in groups if group.weights is not None], axis=0)
+    drawn = [group.source for group in groups if isinstance(group.source, WeightedRequests)]
+    weights = np.sum([source.weights for source in drawn], axis=0)
     assert weights == pytest.approx(np.ones(len(trace.inputs)))
     assert sum(group.rate_per_second for group in groups) == pytest.approx(rate)
     for group in groups:
-        assert group.weights is not None
-        assert group.weights * SLICES == pytest.approx(np.rint(group.weights * SLICES))
+        assert isinstance(group.source, WeightedRequests)
+        own = group.source.weights
+        assert own * SLICES == pytest.approx(np.rint(own * SLICES))
         throughputs = planner.throughputs[planner.buckets.bucket, planner.servers.index(group.server)]
-        load = float((rate * group.weights / len(trace.inputs) / throughputs).sum())
+        load = float((rate * own / len(trace.inputs) / throughputs).sum())
         assert group.count - 1 < load <= group.count + 1e-6
-
-
-def test_a_request_alone_takes_the_time_of_its_iterations_and_of_sending_its_memory() -> None:
-    prefill, decode = (ServerGroup(server(kind, 1.0), 1, 1.0) for kind in ("h100-80gb", "a100-80gb"))
-    trace = TracedRequests(np.array([1000]), np.array([3]), 1.0)
-    pools = ApartServers([prefill], [decode], 327_680.0)
-    first_ms = prefill.server.cost.milliseconds(1000, 0.0, 0, 0.0)
-    sent_ms = 1000 * 327_680 / (25e6 * 8)
-    # Its second token computes the first one, its third the second.
-    second, third = (decode.server.cost.milliseconds(new, 0.0, 1 - new, held) for new, held in ((1, 0), (0, 1002)))
-    pace_ms = (sent_ms + second + third) / 2
-    for longer, kept in ((1 + 1e-6, 1.0), (1 - 1e-6, 0.0)):
-        promise = TokenPromise(first_ms * longer, pace_ms * longer, 95)
-        shares = pools.shares(trace, promise, 1e-4, 200)
-        assert (shares.ttft, shares.tpot, shares.memory) == (kept, kept, 1.0)
 
 
 @pytest.mark.slow

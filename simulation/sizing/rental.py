@@ -15,6 +15,7 @@ from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import price_per_hour
 from simulation.measure.fresh import bare_problem
+from solvers.planning.indexes import gpu_indexes
 from solvers.planning.problem import OWN, Node, Problem
 
 LEFT_OUT = (Kind.STATE, Kind.JOB)  # jobs take only what services leave
@@ -90,6 +91,12 @@ class RentalMarket:
     def nodes(self, rental: Rental) -> list[Manifest]:
         """Returns the rented GPUs as nodes of one GPU each."""
         return [_manifest(node) for node in self._rent(rental).values()]
+
+    def wide_node(self, name: str, gpu_type: str, gpus: int) -> Manifest:
+        """Returns a node of several rented GPUs."""
+        (one,) = self._rent(Rental.of({gpu_type: 1})).values()
+        cores, host_gib = one.cpu_cores * gpus, one.host_memory_gib * gpus
+        return _manifest(replace(one, name=name, gpus=gpu_indexes(gpus), cpu_cores=cores, host_memory_gib=host_gib))
 
     def fleet(self, rental: Rental, rates: Mapping[str, float]) -> DeclaredFiles:
         """Returns the declared world with the rented GPUs, these rates, nothing more to rent, and without jobs."""

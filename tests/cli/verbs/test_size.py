@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind
@@ -174,6 +176,73 @@ def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing
     assert entry["reason"]
     size._show(found)
     assert "unserved with all that may be rented: shop/b: " in capsys.readouterr().out
+
+
+def write_language_models(folder: Path, *services: str, gpus: int = 64) -> Path:
+    """Writes the example with these of its services, and so many GPUs of each type to rent."""
+    example = Path(__file__).parents[3] / "examples" / "language-models.yaml"
+    kept = []
+    for entry in yaml.safe_load(example.read_text()):
+        if entry["kind"] == "GpuType":
+            entry["spec"]["rentable"] = gpus
+        if entry["kind"] != "Service" or entry["metadata"]["name"] in services:
+            kept.append(entry)
+    (folder / "models.json").write_text(json.dumps(kept))
+    return folder / "models.json"
+
+
+@pytest.mark.slow
+def test_language_models_get_servers_of_their_own_and_two_pools_beside_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rates.csv").write_text(HEADER + "0,shop/summaries,20\n600,shop/summaries,90\n")
+    fleet, written = write_language_models(tmp_path, "assistant", "summaries"), tmp_path / "rented.yaml"
+    words = ["size", "-f", str(fleet), "--rates", str(tmp_path / "rates.csv")]
+    assert main([*words, "--json", "-o", str(written)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = {row["service"]: row for row in found["languageModels"]}
+    assert {name: row["ratePerSecond"] for name, row in rows.items()} == {"shop/assistant": 2, "shop/summaries": 90}
+    assert all(row["apart"]["sentMs"] > 0 for row in rows.values())
+    assert found["total"]["costPerHour"] == sum(row["together"]["costPerHour"] for row in rows.values())
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "PROMPTS APART" in shown
+    assert "an hour in all" in shown
+    problem = build_problem(read_files(fleet, written))
+    rented = {name: node for name, node in problem.nodes.items() if name.startswith("rent-llm-")}
+    assert sum(node.gpu_count for node in rented.values()) == sum(found["total"]["gpus"].values())
+    services = {
+        name: replace(service, rate_per_second=rows[name]["ratePerSecond"])
+        for name, service in problem.services.items()
+    }
+    on_rented = replace(problem, nodes=rented, services=services)
+    plan = find(on_rented, SolveBudget(None, 2), alone=True).plan
+    assert plan.unserved == ()
+    assert judge(on_rented, plan).is_right
+
+
+@pytest.mark.slow
+def test_other_services_are_sized_by_what_language_models_leave(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rates.csv").write_text(HEADER + "0,shop/photos,300\n60,shop/photos,300\n")
+    words = ["--rates", str(tmp_path / "rates.csv"), "--work", "1", "--json"]
+    assert main(["size", "-f", str(write_language_models(tmp_path, "summaries", "photos")), *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    models = sum(row["together"]["costPerHour"] for row in found["languageModels"])
+    assert found["total"]["costPerHour"] == pytest.approx(models + found["costPerHour"])
+    assert set(found["attainment"]) == {"shop/photos"}
+
+
+@pytest.mark.slow
+def test_a_language_model_that_nothing_to_rent_serves_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rates.csv").write_text(HEADER + "0,shop/assistant,90\n")
+    fleet = write_language_models(tmp_path, "assistant", gpus=4)
+    assert main(["size", "-f", str(fleet), "--rates", str(tmp_path / "rates.csv"), "--json"]) == 3
+    (row,) = json.loads(capsys.readouterr().out)["languageModels"]
+    assert (row["together"], row["apart"], row["savingPerHour"]) == (None, None, 0)
 
 
 @pytest.mark.slow

@@ -7,39 +7,47 @@ its second server for its second token. The time of sending and of waiting there
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lab.llm_fleet.catalogue import PROMPT_PARTS
-from lab.llm_fleet.servers import (
-    SEED,
-    RatedServer,
-    ServedShares,
-    ServerGroup,
-    cheapest_cover,
-    cost_of,
-    gpus_of,
-    kept_counts,
-    shares_of,
-)
-from lab.llm_fleet.trace import TracedRequests
+from solvers.llm.iteration import TokenLengths, TokenPromise
 from solvers.llm.served import serve_stream
 from solvers.llm.streams import TokenStream
-from solvers.planning.fleet.token_shapes import BATCHES, carries
-from solvers.planning.language import TokenLengths, TokenPromise
+from solvers.pools.cover import ANY_NUMBER, PoolLimits, find_cheapest_pools
+from solvers.pools.rated import rate_best
+from solvers.pools.servers import (
+    Floats,
+    Integers,
+    RatedServer,
+    RequestTrial,
+    ServedShares,
+    ServerGroup,
+    cost_of,
+    count_kept,
+    gpus_of,
+    shares_of,
+)
 
-SENT_BYTES_PER_MS = 25e6  # of each GPU: 200 Gbit/s, as a DGX A100 has for each of its GPUs
+BYTES_PER_GBIT_MS = 1e9 / 8 / 1000  # that a link of one gigabit a second sends in a millisecond
 ALL_CACHED = 1 - 1e-9  # of a prompt: all but one token
 FIRST_WAIT_TOKENS = 4  # times the promised TPOT: how long a request may wait at its second server
 REQUESTS_PER_SERVER = 500  # are simulated, at least
 UNIT_RATE = 1000.0  # arrivals are then in milliseconds
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+
+@dataclass(frozen=True, slots=True)
+class KeysSent:
+    """What goes from the first server to the second: the keys and values of each token of a prompt."""
+
+    bytes_per_token: float
+    gbit_per_second: float  # of each GPU's link
+
+    def milliseconds_per_token(self, gpus: int) -> float:
+        """Returns how long those of a token take between servers of so many GPUs each."""
+        return self.bytes_per_token / (self.gbit_per_second * BYTES_PER_GBIT_MS * gpus)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +56,7 @@ class ApartServers:
 
     prefill: Sequence[ServerGroup]
     decode: Sequence[ServerGroup]
-    kv_bytes_per_token: float
+    sent: KeysSent
 
     @property
     def cost_per_hour(self) -> float:
@@ -58,27 +66,29 @@ class ApartServers:
     def gpu_counts(self) -> dict[str, int]:
         return gpus_of([*self.prefill, *self.decode])
 
-    def shares(
-        self, trace: TracedRequests, promise: TokenPromise, rate_per_second: float, requests: int
-    ) -> ServedShares:
+    @property
+    def sent_ms_per_token(self) -> float:
+        """Returns how long keys and values of a token take to the second server, over the fewest GPUs of any server."""
+        return self.sent.milliseconds_per_token(min(group.server.degree for group in (*self.prefill, *self.decode)))
+
+    def shares(self, trial: RequestTrial) -> ServedShares:
         """Returns what requests get: every server of both pools is simulated."""
         servers = sum(group.count for group in (*self.prefill, *self.decode))
-        stream = trace.drawn(max(requests, REQUESTS_PER_SERVER * servers), SEED)
-        arrivals = stream.arrivals * 1000 / rate_per_second
-        ones, none = np.ones_like(stream.inputs), np.zeros_like(stream.inputs)
-        first, _, lost = _through(self.prefill, TokenStream(arrivals, stream.inputs, ones, none))
-        degree = min(group.server.degree for group in (*self.prefill, *self.decode))
-        sent = first + stream.inputs * self.kv_bytes_per_token / (SENT_BYTES_PER_MS * degree)
+        stream = trial.source.drawn(max(trial.requests, REQUESTS_PER_SERVER * servers), trial.seed)
+        arrivals = stream.arrivals * 1000 / trial.rate_per_second
+        prompts = TokenStream(arrivals, stream.inputs, np.ones_like(stream.inputs), stream.cached)
+        first, _, lost = _pass_through(self.prefill, prompts, trial.seed)
+        sent = first + stream.inputs * self.sent_ms_per_token
         goes_on = (stream.outputs > 1) & np.isfinite(first)
         last = first.copy()
         inputs = stream.inputs[goes_on]
-        part = TokenStream(sent[goes_on], inputs + 1, stream.outputs[goes_on] - 1, inputs)
-        _, last[goes_on], lost_there = _through(self.decode, part)
+        answers = TokenStream(sent[goes_on], inputs + 1, stream.outputs[goes_on] - 1, inputs)
+        _, last[goes_on], lost_there = _pass_through(self.decode, answers, trial.seed)
         lost[goes_on] += lost_there
         tokens = stream.outputs - 1
         tpot = np.where(tokens > 0, (last - first) / np.maximum(tokens, 1), np.nan)
         tpot[(tokens > 0) & ~np.isfinite(last)] = inf
-        return shares_of(kept_counts(first - arrivals, tpot, lost, promise) / len(arrivals))
+        return shares_of(count_kept(first - arrivals, tpot, lost, trial.promise))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +97,16 @@ class ApartPlanner:
 
     prefill: Sequence[RatedServer]
     decode: Sequence[RatedServer]
-    kv_bytes_per_token: float
+    sent: KeysSent
 
-    def servers(self, rate_per_second: float) -> ApartServers | None:
+    def find_servers(self, rate_per_second: float, limits: PoolLimits = ANY_NUMBER) -> ApartServers | None:
         """Returns both pools for this rate; None where no server carries prompts, or none carries answers."""
-        prefill, decode = (cheapest_cover(pool, rate_per_second) for pool in (self.prefill, self.decode))
-        return ApartServers(prefill, decode, self.kv_bytes_per_token) if prefill and decode else None
+        pools = find_cheapest_pools((self.prefill, self.decode), rate_per_second, limits)
+        return None if pools is None else ApartServers(pools[0], pools[1], self.sent)
 
 
-def apart(
-    servers: Sequence[RatedServer], lengths: TokenLengths, promise: TokenPromise, kv_bytes_per_token: float
+def plan_apart(
+    servers: Sequence[RatedServer], lengths: TokenLengths, promise: TokenPromise, sent: KeysSent
 ) -> ApartPlanner:
     """Returns the planner: each server computes prompts alone, or answers alone, with its best requests at once."""
     prompts = replace(lengths, output_mean=1.0, output_p95=1.0)
@@ -107,27 +117,13 @@ def apart(
     quick = replace(promise, tpot_ms=inf)
     waiting = replace(promise, ttft_ms=FIRST_WAIT_TOKENS * promise.tpot_ms)
     return ApartPlanner(
-        [server for kind in servers for server in _best(kind, prompts, quick)],
-        [server for kind in servers for server in _best(kind, rest, waiting)],
-        kv_bytes_per_token,
+        [server for kind in servers for server in rate_best(kind, prompts, quick)],
+        [server for kind in servers for server in rate_best(kind, rest, waiting)],
+        sent,
     )
 
 
-def _best(server: RatedServer, lengths: TokenLengths, promise: TokenPromise) -> Iterator[RatedServer]:
-    """Returns the server with the number of requests at once that carries most; nothing if none carries anything."""
-    best = replace(server, rate_per_second=0.0)
-    for batch in reversed(BATCHES):
-        limits = replace(server.limits, sequences=batch, tokens_per_iteration=max(PROMPT_PARTS))
-        rate = carries(server.cost, limits, lengths, promise).rate_per_second
-        if rate < best.rate_per_second:
-            break
-        if rate > best.rate_per_second:
-            best = replace(best, limits=limits, rate_per_second=rate)
-    if best.rate_per_second > 0:
-        yield best
-
-
-def _through(pool: Sequence[ServerGroup], stream: TokenStream) -> tuple[Floats, Floats, Integers]:
+def _pass_through(pool: Sequence[ServerGroup], stream: TokenStream, seed: int) -> tuple[Floats, Floats, Integers]:
     """Returns when each request gets its first and its last token of a pool, and how often it was preempted.
 
     Requests go to servers at random, by the rates that these were planned for.
@@ -135,7 +131,7 @@ def _through(pool: Sequence[ServerGroup], stream: TokenStream) -> tuple[Floats, 
     rates = np.concatenate([np.full(group.count, group.rate_per_second / group.count) for group in pool])
     servers = [group.server for group in pool for _ in range(group.count)]
     order = np.argsort(stream.arrivals, kind="stable")
-    drawn = np.random.default_rng([len(order), SEED, len(servers)])
+    drawn = np.random.default_rng([len(order), seed, len(servers)])
     to = np.empty(len(order), dtype=np.int64)
     to[order] = drawn.choice(len(servers), len(order), p=rates / rates.sum())
     first, last = np.full(len(order), inf), np.full(len(order), inf)

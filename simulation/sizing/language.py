@@ -1,0 +1,161 @@
+"""Sizes a fleet for language models: servers that compute prompts and answers, and a pool for each beside them.
+
+A language model has whole GPUs of its own, so each is sized by itself, at the largest rate of its load, as if that
+lasted. Its requests are simulated with the lengths that its Service declares. gpuwright runs the servers that do both;
+two pools are advice, for engines that send keys and values from one server to another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.control.formulate.problem import build_problem, qualify_name
+from app.manifests.model import Kind, Manifest
+from app.manifests.offline import DeclaredFiles
+from simulation.measure.rates import RateCurve
+from simulation.sizing.moments import LEAST_RATE
+from simulation.sizing.rental import RentalMarket, RentalRefused
+from simulation.sizing.run import SizingReport
+from solvers.pools.apart import ApartServers
+from solvers.pools.held import HeldServers
+from solvers.pools.servers import ServerGroup, TogetherServers
+from solvers.pools.size import ServerMarket, ServiceSize, cost_of_held, size_service
+
+Say = Callable[[str], None]
+
+
+def size_language_models(
+    declared: DeclaredFiles, curves: Mapping[str, RateCurve], link_gbit: float, say: Say
+) -> list[ServiceSize]:
+    """Returns the size of each service on a language model; one after the other takes of the GPUs to rent.
+
+    Raises RentalRefused where nothing is rentable.
+    """
+    problem = build_problem(declared)
+    services = [service for _, service in sorted(problem.services.items()) if service.tokens is not None]
+    if not services:
+        return []
+    market = RentalMarket.of(declared)
+    left, found = dict(market.most), []
+    for service in sorted(services, key=lambda service: -service.priority):
+        curve = curves.get(service.name)
+        rate = max(curve.rates) if curve else service.rate_per_second
+        say(f"{service.name}: servers for {rate:g} requests a second, together and apart")
+        at_rate = replace(service, rate_per_second=max(rate, LEAST_RATE))
+        sized = size_service(problem, at_rate, ServerMarket(dict(left), market.price_per_hour, link_gbit))
+        found.append(sized)
+        for gpu_type, gpus in (sized.together.servers.gpu_counts if sized.together else {}).items():
+            left[gpu_type] -= gpus
+    return found
+
+
+def leave_language_models_out(declared: DeclaredFiles, sized: Sequence[ServiceSize]) -> DeclaredFiles | None:
+    """Returns the files without the services that are sized, and without the GPUs that they rent; None if none is left.
+
+    Raises RentalRefused where they leave nothing to rent.
+    """
+    if not sized:
+        return declared
+    names, rented = {each.service.name for each in sized}, count_gpus(sized)
+    kept = {}
+    for key, manifest in declared.manifests.items():
+        if key.kind is Kind.GPU_TYPE and "rentable" in manifest.spec:
+            left = int(manifest.spec["rentable"]) - rented.get(manifest.name, 0)
+            kept[key] = replace(manifest, spec={**manifest.spec, "rentable": left})
+        elif key.kind is not Kind.SERVICE or qualify_name(manifest) not in names:
+            kept[key] = manifest
+    rest = DeclaredFiles(kept)
+    others = sorted(map(qualify_name, rest.of(Kind.SERVICE)))
+    if others and not any(manifest.spec.get("rentable") for manifest in rest.of(Kind.GPU_TYPE)):
+        raise RentalRefused(f"language models take all GPUs to rent: none is left for {', '.join(others)}")
+    return rest if others else None
+
+
+def count_gpus(sized: Sequence[ServiceSize]) -> dict[str, int]:
+    """Returns the GPUs of the servers that do both, by type."""
+    found: dict[str, int] = {}
+    for each in sized:
+        for gpu_type, gpus in (each.together.servers.gpu_counts if each.together else {}).items():
+            found[gpu_type] = found.get(gpu_type, 0) + gpus
+    return found
+
+
+def add_language_models(report: SizingReport, declared: DeclaredFiles, sized: Sequence[ServiceSize]) -> SizingReport:
+    """Returns the report of all other services with what language models rent."""
+    gpus = dict(sorted((Counter(report.figures.get("gpus", {})) + Counter(count_gpus(sized))).items()))
+    own = sum(cost_of_held(each.together) for each in sized if each.together)
+    is_confirmed = all(each.together for each in sized) and report.figures.get("confirmedBySimulation", True)
+    figures = {
+        **report.figures,
+        "confirmedBySimulation": is_confirmed,
+        "languageModels": write_figures(sized),
+        "total": {"gpus": gpus, "costPerHour": round(own + (report.figures.get("costPerHour") or 0.0), 6)},
+    }
+    return SizingReport(figures, (*report.nodes, *_list_nodes(RentalMarket.of(declared), sized)))
+
+
+def write_figures(sized: Sequence[ServiceSize]) -> list[dict[str, Any]]:
+    """Returns the rows of `languageModels` in `gpuwright size --json`."""
+    return [
+        {
+            "service": each.service.name,
+            "ratePerSecond": round(each.service.rate_per_second, 6),
+            "together": _write_servers(each, each.together),
+            "parts": _write_parts(each),
+            "apart": _write_servers(each, each.apart),
+            "savingPerHour": round(each.saving_per_hour, 6),
+            "why": each.why,
+        }
+        for each in sized
+    ]
+
+
+def _list_nodes(market: RentalMarket, sized: Sequence[ServiceSize]) -> list[Manifest]:
+    """Returns a node for each server that does both, with its GPUs."""
+    nodes: list[Manifest] = []
+    for each in sized:
+        servers = each.together.servers if each.together else None
+        for group in servers.groups if isinstance(servers, TogetherServers) else ():
+            for _ in range(group.count):
+                name = f"rent-llm-{len(nodes) + 1}"
+                nodes.append(market.wide_node(name, group.server.gpu_type, group.server.degree))
+    return nodes
+
+
+def _write_parts(sized: ServiceSize) -> dict[str, Any] | None:
+    parts = sized.parts
+    return None if parts is None else {"tokens": parts.tokens, **(_write_servers(sized, parts.held) or {})}
+
+
+def _write_servers(sized: ServiceSize, held: HeldServers | None) -> dict[str, Any] | None:
+    if held is None:
+        return None
+    servers = held.servers
+    found: dict[str, Any] = {
+        "costPerHour": round(servers.cost_per_hour, 6),
+        "gpus": servers.gpu_counts,
+        "plannedFactor": held.factor,
+    }
+    if isinstance(servers, ApartServers):
+        tokens = sized.service.tokens
+        assert tokens
+        sent = tokens.lengths.input_mean * servers.sent_ms_per_token
+        pools = {"prefill": servers.prefill, "decode": servers.decode}
+        return (
+            found | {name: list(map(_write_group, pool)) for name, pool in pools.items()} | {"sentMs": round(sent, 3)}
+        )
+    assert isinstance(servers, TogetherServers)
+    return found | {"servers": list(map(_write_group, servers.groups))}
+
+
+def _write_group(group: ServerGroup) -> dict[str, Any]:
+    return {
+        "gpuType": group.server.gpu_type,
+        "gpus": group.server.degree,
+        "count": group.count,
+        "sequences": group.server.limits.sequences,
+        "ratePerSecond": round(group.rate_per_second, 6),
+    }

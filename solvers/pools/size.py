@@ -1,0 +1,176 @@
+"""Sizes a service on a language model: servers that compute prompts and answers, and two pools that do one each.
+
+Of servers that do both there are those that profiles describe, and the same with fewer tokens an iteration: then a
+prompt is computed in shorter parts, and answers between them wait less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.language import TokenLengths, TokenService
+from solvers.planning.problem import Problem, Service, Variant
+from solvers.pools.apart import ApartServers, KeysSent, plan_apart
+from solvers.pools.cover import PoolLimits, find_cheapest_pools
+from solvers.pools.held import HeldServers, find_held
+from solvers.pools.rated import list_kinds, rate_best, rate_shape
+from solvers.pools.servers import DeclaredRequests, RatedServer, RequestTrial, SizedServers, TogetherServers
+
+REQUESTS = 40_000  # are simulated for each group of servers
+SEEDS = (11, 12)  # of the simulations, all of which must keep the promise: what holds by chance once seldom does twice
+PROMPT_PARTS = (1024, 512, 256)  # tokens of an iteration: fewer than the profile has make answers quicker
+CENT = 0.01  # an hour: a smaller difference is none
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMarket:
+    """What may be rented: GPUs of each type, their prices, and the link between two servers."""
+
+    most_gpus: Mapping[str, int]
+    price_per_hour: Mapping[str, float]
+    link_gbit: float  # a second, of each GPU
+
+
+@dataclass(frozen=True, slots=True)
+class PartsServers:
+    """Servers that do both, whose iterations compute fewer tokens of prompts than the profile says."""
+
+    tokens: int
+    held: HeldServers
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSize:
+    """What to rent for a service; None where nothing that may be rented keeps its promise."""
+
+    service: Service
+    together: HeldServers | None  # as profiles are
+    parts: PartsServers | None  # only where they cost less
+    apart: HeldServers | None
+    why: str  # two pools save as much as they do
+
+    @property
+    def saving_per_hour(self) -> float:
+        """Returns what two pools save against the cheapest servers that do both; 0 where they save nothing."""
+        both = min(cost_of_held(self.together), cost_of_held(self.parts.held if self.parts else None))
+        saving = both - cost_of_held(self.apart) if both < inf else 0.0
+        return saving if saving > CENT else 0.0
+
+
+def cost_of_held(held: HeldServers | None) -> float:
+    return held.servers.cost_per_hour if held else inf
+
+
+def size_service(problem: Problem, service: Service, market: ServerMarket) -> ServiceSize:
+    """Returns the cheapest servers found of each form that keep the promise at the service's rate, by simulation."""
+    case = _ServiceCase(problem, service, market)
+    together, apart = case.find_together(), case.find_apart()
+    parts = case.find_parts(cost_of_held(together))
+    return ServiceSize(service, together, parts, apart, case.explain(together, parts, apart))
+
+
+@dataclass(frozen=True, slots=True)
+class _ServiceCase:
+    problem: Problem
+    service: Service
+    market: ServerMarket
+
+    @property
+    def rate(self) -> float:
+        return self.service.rate_per_second
+
+    @property
+    def tokens(self) -> TokenService:
+        assert self.service.tokens
+        return self.service.tokens
+
+    @property
+    def limits(self) -> PoolLimits:
+        return PoolLimits(self.market.most_gpus, max(1, self.service.min_instances))
+
+    @property
+    def variants(self) -> list[Variant]:
+        known = self.problem.models[self.service.model]
+        return [variant for variant in known if variant.llm and variant.name in self.service.variants]
+
+    def find_together(self) -> HeldServers | None:
+        return find_held(partial(self._cover, self._list_servers()), self.is_kept, self.rate)
+
+    def find_parts(self, dearest: float) -> PartsServers | None:
+        """Returns the cheapest servers with shorter parts of prompts, if they cost less than this."""
+        best: PartsServers | None = None
+        for tokens in PROMPT_PARTS:
+            cover = partial(self._cover, self._list_with_parts(tokens))
+            found = find_held(cover, self.is_kept, self.rate)
+            if found and cost_of_held(found) < dearest - CENT:
+                best, dearest = PartsServers(tokens, found), cost_of_held(found)
+        return best
+
+    def find_apart(self) -> HeldServers | None:
+        """Returns the cheaper of the two pools of each variant."""
+        found = []
+        for variant in self.variants:
+            assert variant.llm
+            sent = KeysSent(variant.llm.kv_bytes_per_token, self.market.link_gbit)
+            planner = plan_apart(self._list_kinds(variant), self._lengths_of(variant), self.tokens.promise, sent)
+            held = find_held(partial(planner.find_servers, limits=self.limits), self.is_kept, self.rate)
+            found += [held] if held else []
+        return min(found, key=cost_of_held, default=None)
+
+    def is_kept(self, servers: SizedServers) -> bool:
+        """Returns whether the promise holds with these servers, in every simulation."""
+        promise = self.tokens.promise
+        source = DeclaredRequests(min(map(self._lengths_of, self.variants), key=lambda lengths: lengths.context_tokens))
+        trials = (RequestTrial(source, promise, self.rate, REQUESTS, seed) for seed in SEEDS)
+        return all(servers.shares(trial).keep(promise) for trial in trials)
+
+    def explain(self, together: HeldServers | None, parts: PartsServers | None, apart: HeldServers | None) -> str:
+        both = min((together, parts.held if parts else None), key=cost_of_held)
+        if apart is None or not isinstance(apart.servers, ApartServers):
+            return "no two pools of what may be rented keep the promise"
+        if both is None or not isinstance(both.servers, TogetherServers):
+            return "only two pools keep the promise"
+        if cost_of_held(both) - cost_of_held(apart) <= CENT:
+            return f"two pools cost {cost_of_held(apart):.4g} an hour, servers that do both {cost_of_held(both):.4g}"
+        largest, whole = (
+            max(groups, key=lambda group: group.rate_per_second).server
+            for groups in (apart.servers.decode, both.servers.groups)
+        )
+        return (
+            f"a server of {largest.degree} {largest.gpu_type} gives the answers of {largest.rate_per_second:.3g}"
+            f" requests/s within {self.tokens.promise.tpot_ms:g} ms a token; one of {whole.degree} {whole.gpu_type}"
+            f" that computes their prompts, too, serves {whole.rate_per_second:.3g}"
+        )
+
+    def _cover(self, servers: Sequence[RatedServer], planned: float) -> SizedServers | None:
+        pools = find_cheapest_pools([servers], planned, self.limits)
+        return TogetherServers(pools[0]) if pools else None
+
+    def _list_servers(self) -> list[RatedServer]:
+        """Returns the servers that keep the promise alone, as the joint planner would run them."""
+        return [
+            rate_shape(self.problem, self.service, shape, self.market.price_per_hour[shape.gpu_type])
+            for shape in read_offers(self.problem).find_token_shapes(self.service)
+            if shape.gpu_type in self.market.most_gpus
+        ]
+
+    def _list_with_parts(self, tokens: int) -> list[RatedServer]:
+        found: list[RatedServer] = []
+        for variant in self.variants:
+            for kind in self._list_kinds(variant):
+                if kind.limits.tokens_per_iteration > tokens:
+                    server = replace(kind, limits=replace(kind.limits, tokens_per_iteration=tokens))
+                    found += rate_best(server, self._lengths_of(variant), self.tokens.promise)
+        return found
+
+    def _list_kinds(self, variant: Variant) -> list[RatedServer]:
+        kinds = list_kinds(self.problem, self.service, variant, self.market.most_gpus)
+        return [replace(kind, gpu_price_per_hour=self.market.price_per_hour[kind.gpu_type]) for kind in kinds]
+
+    def _lengths_of(self, variant: Variant) -> TokenLengths:
+        assert variant.llm
+        return replace(self.tokens.lengths, context_tokens=variant.llm.context_tokens)

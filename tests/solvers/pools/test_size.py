@@ -1,0 +1,78 @@
+"""Sizes of the example's language models: limits, costs, and promises judged by requests that no search has seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.control.formulate.problem import build_problem
+from simulation.world import read_files
+from solvers.planning.language import TokenPromise
+from solvers.planning.problem import Problem
+from solvers.pools.held import HeldServers
+from solvers.pools.servers import DeclaredRequests, RequestTrial
+from solvers.pools.size import ServerMarket, ServiceSize, size_service
+
+pytestmark = pytest.mark.slow
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "language-models.yaml"
+MARKET = ServerMarket({"a100-80gb": 64, "h100-80gb": 64}, {"a100-80gb": 2.0, "h100-80gb": 4.0}, 200.0)
+LOOSE, TIGHT = TokenPromise(1000, 50, 95), TokenPromise(600, 15, 95)
+OTHER_SEED = 99
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return build_problem(read_files(EXAMPLE))
+
+
+def size_summaries(problem: Problem, promise: TokenPromise, rate: float, market: ServerMarket = MARKET) -> ServiceSize:
+    service = problem.services["shop/summaries"]
+    assert service.tokens
+    tokens = replace(service.tokens, promise=promise)
+    return size_service(problem, replace(service, tokens=tokens, rate_per_second=rate), market)
+
+
+def list_held(size: ServiceSize) -> list[HeldServers]:
+    return [held for held in (size.together, size.parts.held if size.parts else None, size.apart) if held]
+
+
+@pytest.mark.parametrize("promise", [LOOSE, TIGHT])
+@pytest.mark.parametrize("rate", [5.0, 60.0])
+def test_each_form_keeps_the_promise_for_requests_that_its_search_has_not_seen(
+    problem: Problem, promise: TokenPromise, rate: float
+) -> None:
+    found = size_summaries(problem, promise, rate)
+    tokens = found.service.tokens
+    assert tokens
+    for held in list_held(found):
+        source = DeclaredRequests(replace(tokens.lengths, context_tokens=8192))
+        shares = held.servers.shares(RequestTrial(source, promise, rate, 100_000, OTHER_SEED))
+        assert min(shares.ttft, shares.tpot) >= 0.95 - 0.004, held  # of 100,000 requests, which wait for each other
+        assert held.servers.cost_per_hour == sum(
+            MARKET.price_per_hour[name] * gpus for name, gpus in held.servers.gpu_counts.items()
+        )
+    assert found.saving_per_hour >= 0
+
+
+def test_a_tight_pace_makes_what_answers_wait_for_dear_and_a_loose_one_does_not(problem: Problem) -> None:
+    tight, loose = (size_summaries(problem, promise, 60.0) for promise in (TIGHT, LOOSE))
+    assert tight.together
+    assert tight.parts
+    assert tight.apart
+    assert tight.parts.held.servers.cost_per_hour < 0.75 * tight.together.servers.cost_per_hour
+    assert tight.apart.servers.cost_per_hour < 0.75 * tight.together.servers.cost_per_hour
+    assert "15 ms a token" in tight.why or "servers that do both" in tight.why
+    assert (loose.parts, loose.saving_per_hour) == (None, 0.0)
+    assert "two pools cost" in loose.why
+
+
+def test_a_slow_link_makes_two_pools_dearer_and_too_few_gpus_allow_nothing(problem: Problem) -> None:
+    quick, slow = (size_summaries(problem, TIGHT, 60.0, replace(MARKET, link_gbit=gbit)).apart for gbit in (200.0, 4.0))
+    assert quick
+    assert slow is None or slow.servers.cost_per_hour > quick.servers.cost_per_hour
+    nothing = size_summaries(problem, TIGHT, 60.0, replace(MARKET, most_gpus={"a100-80gb": 1}))
+    assert (nothing.together, nothing.apart, nothing.saving_per_hour) == (None, None, 0.0)
+    assert nothing.why == "no two pools of what may be rented keep the promise"
