@@ -11,6 +11,7 @@ from app.store.money.cost_days import DayCost
 
 DAY = timedelta(days=1)
 SHOWN_DAYS = 30
+LEAST_DAYS = 7
 NAMED = 6  # by which a chart can still be read; the others are one sum
 WORDS = {"": "All others", "__idle__": "Idle parts of GPUs", "__unallocated__": "GPUs without load"}
 
@@ -24,7 +25,9 @@ def days_until(now: datetime) -> list[datetime]:
 def money_charts(
     days: Sequence[datetime], by_tenant: Sequence[DayCost], by_work: Sequence[DayCost], currency: str
 ) -> list[TimeChart]:
-    """Returns the charts of the page Money; a tenant has no chart by tenant."""
+    """Returns the charts of the page Money, from the first day with a cost on; a tenant has no chart by tenant."""
+    first = min((cost.day for cost in by_work), default=days[-1])
+    days = [day for day in days if day >= min(first, days[-LEAST_DAYS])]
     found = [_chart("tenants", "Cost by tenant", days, by_tenant, currency)] if by_tenant else []
     return [*found, _chart("works", "Cost by service and job", days, by_work, currency)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -17,16 +17,21 @@ class TimeRange:
     length: timedelta
     step: timedelta
     load_step: timedelta
+    oldest: datetime | None = None  # before it there is nothing to show
 
     def begins(self, now: datetime, step: timedelta) -> list[datetime]:
-        """Returns the beginning of each step, the oldest first; the last one contains now."""
+        """Returns the beginning of each step from the oldest that there is, but of a few; the last one contains now."""
         last = EPOCH + (now - EPOCH) // step * step
-        return [last - step * back for back in range(self.length // step, -1, -1)]
+        steps = self.length // step
+        if self.oldest is not None:
+            steps = min(steps, max(LEAST_STEPS, -((self.oldest - last) // step)))
+        return [last - step * back for back in range(steps, -1, -1)]
 
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 DAY = TimeRange("24h", "24 hours", 24 * HOUR, 15 * MINUTE, HOUR)
 HOUR_RANGE = TimeRange("1h", "hour", HOUR, MINUTE, MINUTE)
+LEAST_STEPS = 10  # fewer are no chart
 YOUNG = 3 * HOUR  # a fleet of which a day's charts would show a dot
 RANGES = (
     HOUR_RANGE,
@@ -42,6 +47,12 @@ def read_range(name: str) -> str:
 
 
 def choose_range(name: str, oldest: datetime | None, now: datetime) -> TimeRange:
-    """Returns the range of this name; without one a day, or an hour for a fleet that is not much older."""
+    """Returns the range of this name; without one a day, or an hour for a fleet that is not much older.
+
+    It begins with the first plan, where that was later.
+    """
     usual = HOUR_RANGE if oldest is not None and now - oldest < YOUNG else DAY
-    return next((known for known in RANGES if known.name == name), usual)
+    span = next((known for known in RANGES if known.name == name), usual)
+    if oldest is None or now - oldest >= span.length:
+        return span
+    return replace(span, words=f"{span.words}, since the first plan", oldest=oldest)

@@ -39,7 +39,8 @@ def draw_section(
 ) -> ChartSection:
     """Draws charts of a range; `table` is the chart that has its table, too."""
     links = [
-        RangeLink(known.name, known.words, f"{address(known.name, table)}#charts", known is span) for known in RANGES
+        RangeLink(known.name, known.words, f"{address(known.name, table)}#charts", known.name == span.name)
+        for known in RANGES
     ]
     return _section(f"The last {span.words}", charts, zone, links, lambda shown: address(span.name, shown), table)
 

@@ -18,7 +18,7 @@ from app.console.money import Money
 from app.console.page_answer import show, shown_tenant, zone_of_reader
 from app.console.page_request import read_fleet_query
 from app.console.visitor import Viewer
-from app.store.fleet import fleet_map
+from app.store.fleet import fleet_minutes
 
 router = APIRouter(include_in_schema=False)
 
@@ -32,7 +32,7 @@ def fleet_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
 
     def read(connection: Connection) -> tuple[ConsoleData, Money, TimeRange, Sequence[TimeChart]]:
         found = read_fleet(connection, tenant, counted)
-        span = choose_range(query.range, fleet_map.read_begin(connection), found.at)
+        span = choose_range(query.range, fleet_minutes.read_oldest(connection), found.at)
         drawn = read_fleet_charts(connection, span, found.at, tenant, currency)
         return found, read_money(connection, who, found.at, currency), span, drawn
 

@@ -24,7 +24,7 @@ from app.console.page_request import read_charts_query
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
-from app.store.fleet import cordons, fleet_map
+from app.store.fleet import cordons, fleet_minutes
 from app.store.fleet.cordons import Cordon
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
@@ -72,7 +72,7 @@ def show_node(
         wanted = EventFilter(kind="Node", name=name)
         happened = [] if tenant else events.recent(connection, wanted, MOST_EVENTS)
         kept_off = [] if tenant else cordons.list_cordons(connection, name)
-        span = choose_range(query.range, fleet_map.read_begin(connection), found.at)
+        span = choose_range(query.range, fleet_minutes.read_oldest(connection), found.at)
         indexes = [gpu.index for gpu in described.gpus]
         lanes = read_lanes(connection, span, found.at, name, tenant, indexes, kept_off, zone)
         charts = [] if tenant else read_node_charts(connection, span, found.at, name)

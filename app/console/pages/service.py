@@ -35,7 +35,7 @@ from app.control.answer.explain.wire import ServiceExplanationWire
 from app.control.tell.token_shares import TokenShares, count_token_shares
 from app.problem import HttpProblem
 from app.store.database import clock
-from app.store.fleet import fleet_map, loads
+from app.store.fleet import fleet_minutes, loads
 from app.store.plans import plan_reads
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
@@ -81,7 +81,7 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
         chosen = next((line for line in found.services if line["service"] == full), None)
         if chosen is None:
             raise unknown_name("service")
-        span = choose_range(query.range, fleet_map.read_begin(connection), found.at)
+        span = choose_range(query.range, fleet_minutes.read_oldest(connection), found.at)
         charts = read_service_charts(connection, span, found.at, chosen)
         placed = [line for line in found.body["instances"] if line["service"] == full]
         shares = read_share_figures(connection, own, chosen, placed)

@@ -35,8 +35,6 @@ MEMORY = statement(
     """,
 )
 
-OLDEST_NODE = statement("oldest_node", "SELECT min(created_at) FROM object WHERE kind = 'Node' AND tenant = ''")
-
 
 @dataclass(frozen=True, slots=True)
 class MapNode:
@@ -69,9 +67,3 @@ def read_named_nodes(connection: Connection, names: Collection[str]) -> list[Map
 def memory_gib(connection: Connection) -> dict[str, float]:
     """Returns the memory of each GPU type."""
     return {row.name: row.memory_gib for row in connection.execute(MEMORY)}
-
-
-def read_begin(connection: Connection) -> datetime | None:
-    """Returns when the oldest node was declared; None without one."""
-    found: datetime | None = connection.execute(OLDEST_NODE).scalar()
-    return found

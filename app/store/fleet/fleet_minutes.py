@@ -59,6 +59,7 @@ POINTS = statement(
     GROUP BY begins ORDER BY begins
     """,
 )
+OLDEST = statement("oldest_minute_of_fleet", "SELECT min(minute) FROM fleet_minute")
 FORGET = statement(
     "forget_minutes_of_fleet",
     """
@@ -78,6 +79,12 @@ def points(connection: Connection, since: datetime, until: datetime, step: timed
     """Returns a point for each step of this time of which something is known, the oldest first."""
     found = connection.execute(POINTS, {"since": since, "until": until, "step": step})
     return [FleetPoint(*row) for row in found]
+
+
+def read_oldest(connection: Connection) -> datetime | None:
+    """Returns the first minute that is kept: that of the first plan of a young fleet; None before any."""
+    found: datetime | None = connection.execute(OLDEST).scalar()
+    return found
 
 
 def forget(connection: Connection, limit: int) -> int:

@@ -11,9 +11,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TOP, TimeChart, TimeSeries, chart_rows, draw_chart
-from app.console.charts.ranges import DAY, RANGES, choose_range, read_range
+from app.console.charts.money import LEAST_DAYS, days_until, money_charts
+from app.console.charts.ranges import DAY, LEAST_STEPS, RANGES, choose_range, read_range
 from app.console.charts.scales import time_ticks, value_axis
 from app.console.wording import NOTHING, money, percent
+from app.store.money.cost_days import DayCost
 
 AT = datetime(2026, 6, 1, 12, 3, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -129,3 +131,24 @@ def test_every_range_has_about_a_hundred_steps_and_ends_with_now() -> None:
     assert choose_range("", None, now) is choose_range("", now - timedelta(days=2), now) is DAY
     assert read_range("90d") == ""
     assert choose_range("", now - timedelta(minutes=20), now).name == "1h", "a day's charts would show a dot"
+
+
+def test_a_range_begins_with_the_first_plan_and_has_a_few_steps_at_least() -> None:
+    oldest = AT - timedelta(hours=5)
+    day = choose_range("", oldest, AT)
+    begins = day.begins(AT, day.step)
+    assert begins[0] <= oldest < begins[1] and begins[-1] <= AT < begins[-1] + day.step
+    assert (day.name, day.words) == ("24h", "24 hours, since the first plan")
+    assert len(day.begins(AT, day.load_step)) == LEAST_STEPS + 1
+    assert choose_range("", AT - day.length, AT) is DAY, "nothing is missing"
+    young = choose_range("", AT - timedelta(minutes=2), AT)
+    assert len(young.begins(AT, young.step)) == LEAST_STEPS + 1
+
+
+def test_the_days_of_money_begin_with_the_first_cost_and_are_a_week_at_least() -> None:
+    days = days_until(AT)
+    for back, shown in ((0, LEAST_DAYS), (9, 10), (29, 30)):
+        costs = [DayCost(days[-1 - back], "shop/a", 1.0)]
+        (chart,) = money_charts(days, [], costs, "EUR")
+        assert (len(chart.begins), sum(filter(None, chart.series[0].values))) == (shown, 1.0)
+    assert len(money_charts(days, [], [], "")[0].begins) == LEAST_DAYS

@@ -55,6 +55,7 @@ def test_the_cost_of_a_minute_is_that_of_its_last_cycle_and_a_step_has_the_mean_
     for second, held in ((0, 9.0), (30, 10.0), (70, 20.0), (3600, 30.0)):
         cost = FleetCost(held, held - 1, held - 2 if second < 3600 else None)
         fleet_minutes.keep_cost(at(connection, NOON + timedelta(seconds=second)), cost)
+    assert fleet_minutes.read_oldest(connection) == NOON
     found = fleet_minutes.points(connection, NOON, NOON + 2 * HOUR, 10 * MINUTE)
     assert [(point.begins, point.held_cost, point.planned_cost, point.bound) for point in found] == [
         (NOON, 15.0, 14.0, 13.0),
