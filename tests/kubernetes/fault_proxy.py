@@ -1,4 +1,4 @@
-"""A proxy before an API server that loses, delays and refuses requests as networks and busy servers do.
+"""A proxy before an API server or Ray's dashboard that loses, delays and refuses requests as networks do.
 
 It also moves the server's clock: the header `Date` of every answer is so many seconds ahead of the truth.
 """
@@ -62,24 +62,31 @@ class FaultProxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, url: str, authority: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        url, authority = read_connection(kubeconfig.read_text())
         self._address = urlsplit(url).netloc
-        self._trusted = ssl.create_default_context(cadata=authority)
+        self._trusted = ssl.create_default_context(cadata=authority) if authority else None
         self.choose: Callable[[str, str], Fault | None] = lambda method, path: None
         self.ahead = timedelta(0)
         self.late: list[Passed] = []
         self.met: list[tuple[str, Fault]] = []
         self.ended = Event()
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
     def kubeconfig(self, path: Path, token: str) -> Path:
         """Writes one of the same user that goes through here."""
-        write_kubeconfig(path, f"http://127.0.0.1:{self.server_address[1]}", "", token)
+        write_kubeconfig(path, self.url, "", token)
         return path
 
     def forward(self, passed: Passed) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPSConnection(self._address, timeout=patience(), context=self._trusted)
+        connection = (
+            http.client.HTTPSConnection(self._address, timeout=patience(), context=self._trusted)
+            if self._trusted
+            else http.client.HTTPConnection(self._address, timeout=patience())
+        )
         try:
             connection.request(passed.method, passed.path, passed.body or None, passed.headers)
             answer = connection.getresponse()
@@ -158,8 +165,9 @@ KEPT = ("authorization", "content-type", "accept", "user-agent")
 
 
 @contextmanager
-def faulty_proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
-    proxy = FaultProxy(kubeconfig)
+def faulty_proxy(place: Path | str) -> Iterator[FaultProxy]:
+    """Runs one before the API server of a kubeconfig, or a URL."""
+    proxy = FaultProxy(place) if isinstance(place, str) else FaultProxy(*read_connection(place.read_text()))
     thread = Thread(target=proxy.serve_forever, args=(0.01,))
     thread.start()
     try:

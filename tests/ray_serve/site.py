@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -87,8 +88,25 @@ class RaySite:
     def await_running(self, replicas: int) -> None:
         until(lambda: (each := self.find()) and (each.target, each.ready) == (replicas, replicas), self.find)
 
+    def kill_controller(self) -> None:
+        """Kills the process of Ray that decides on replicas; Ray starts another."""
+        ours = Path("/proc/thread-self/ns/net").readlink()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                is_controller = (process / "cmdline").read_bytes().startswith(b"ray::ServeController")
+                if is_controller and (process / "ns" / "net").readlink() == ours:
+                    os.kill(int(process.name), signal.SIGKILL)
+                    return
+        raise AssertionError("no controller runs")
+
     def find(self) -> RayDeployment | None:
         return self.dashboard.read().deployments.get(ECHO)
+
+    def count_target(self) -> int:
+        """Returns how many replicas Ray is to run."""
+        found = self.find()
+        assert found is not None
+        return found.target
 
     def adopt(self, url: str = DASHBOARD, **entry: object) -> None:
         """Writes the file of services, whole at once."""
