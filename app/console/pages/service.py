@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -35,11 +35,13 @@ from app.control.answer.explain.wire import ServiceExplanationWire
 from app.control.tell.token_shares import TokenShares, count_token_shares
 from app.problem import HttpProblem
 from app.store.database import clock
-from app.store.fleet import fleet_minutes, loads
+from app.store.fleet import fleet_minutes, gpu_holdings, loads
+from app.store.fleet.gpu_holdings import ServedPlace
 from app.store.plans import plan_reads
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 from app.store.world.slos import slos
+from solvers.planning.plan_fields import held_gpus
 
 LEAST_PRICE = 0.005  # an hour; less is shown as 0.00
 router = APIRouter(include_in_schema=False)
@@ -65,6 +67,7 @@ class ServiceHistory:
     plans: list[HistoryPlan]
     events: list[RecordedEvent]
     late: LateRun | None = None  # None: it has not been late for a week
+    leaving: Sequence[ServedPlace] = ()  # of copies where the plan has none any more
 
 
 @router.get("/services/{tenant}/{name}")
@@ -85,7 +88,11 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
         charts = read_service_charts(connection, span, found.at, chosen)
         placed = [line for line in found.body["instances"] if line["service"] == full]
         shares = read_share_figures(connection, own, chosen, placed)
-        return found, _history(connection, chosen, tenant, name, own), (span, charts, shares)
+        history = _history(connection, chosen, tenant, name, own)
+        planned = {(line["node"], gpu) for line in placed for gpu in held_gpus(line)}
+        copies = gpu_holdings.read_copy_places(connection, tenant, name)
+        leaving = [copy for copy in copies if (copy.node, copy.gpu) not in planned]
+        return found, replace(history, leaving=leaving), (span, charts, shares)
 
     def address(range_name: str, table: str) -> str:
         return f"{service_link(full)}{query.part(range=range_name, table=table)}"

@@ -23,6 +23,15 @@ class GpuTenure:
     ends: datetime  # of one that runs: up to where its node has reported
 
 
+@dataclass(frozen=True, slots=True)
+class ServedPlace:
+    """A GPU on which a node reports a copy of a service, with the time of its oldest there."""
+
+    node: str
+    gpu: int
+    since: datetime
+
+
 # As in the ledger, whose it was is what the node was assigned, and after its last report nothing is known.
 HELD = statement(
     "holdings_of_node",
@@ -44,7 +53,24 @@ HELD = statement(
     """,
 )
 
+# A copy ends within hours of the end of its assignment; the assignments of a service before that are many.
+COPIES = statement(
+    "copies_of_service",
+    """
+    SELECT usage.node, usage.gpu, min(usage.started_at)
+    FROM assigned AS known JOIN usage_interval AS usage USING (node, instance, gpu)
+    WHERE known.tenant = :tenant AND known.service = :service AND known.job = '' AND usage.ended_at IS NULL
+        AND (known.withdrawn_at IS NULL OR known.withdrawn_at > moment() - interval '1 day')
+    GROUP BY usage.node, usage.gpu ORDER BY usage.node, usage.gpu
+    """,
+)
+
 
 def read_tenures(connection: Connection, node: str, since: datetime, tenant: str) -> list[GpuTenure]:
     """Returns who held the GPUs of a node since a moment; a tenant's own for a tenant."""
     return [GpuTenure(*row) for row in connection.execute(HELD, {"node": node, "since": since, "tenant": tenant})]
+
+
+def read_copy_places(connection: Connection, tenant: str, service: str) -> list[ServedPlace]:
+    """Returns where copies of a service run, by the reports of nodes."""
+    return [ServedPlace(*row) for row in connection.execute(COPIES, {"tenant": tenant, "service": service})]

@@ -25,6 +25,7 @@ TITLES = [
 ]  # fmt: skip
 FILL = """
     DELETE FROM gpu_minute;
+    INSERT INTO fleet_minute (minute) VALUES ('2026-01-01T00:00Z') ON CONFLICT DO NOTHING;
     INSERT INTO gpu_minute
     SELECT date_trunc('minute', moment()) - n * interval '1 minute', 'node-0', gpu, 1,
            CASE WHEN n < 3 AND gpu = 1 THEN 'failed' ELSE 'ok' END, 50, 7, 123, 130, 0, 61 + 10 * gpu, 1410,
@@ -43,6 +44,13 @@ FILL = """
     FROM unnest(ARRAY['shop', 'lab', 'train', 'never-assigned']) AS instance;
 """
 
+LEAVES = """
+    INSERT INTO assigned VALUES ('node-x', 'gone', 3, 'shop', 'a', '', 40, 4, false, moment() - interval '1 hour');
+    INSERT INTO usage_interval (node, id, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib,
+        dedicated, started_at, evidence)
+    VALUES ('node-x', 'leaves', 'gone', 3, '', 'liar', '', '', 40, 4, false, moment() - interval '1 hour', 'measured')
+"""
+
 
 @pytest.fixture(scope="module")
 def server(planned: Planned) -> Iterator[RunningServer]:
@@ -54,6 +62,8 @@ def server(planned: Planned) -> Iterator[RunningServer]:
     assert planned.server.request("POST", "/api/v1/nodes/node-0/cordon", {"gpu": 1}).status == 200
     yield planned.server
     planned.server.request("POST", "/api/v1/nodes/node-0/uncordon", {"gpu": 1})
+    with psycopg.connect(libpq_url(planned.server.database_url), autocommit=True) as connection:
+        connection.execute(b"DELETE FROM fleet_minute WHERE minute = '2026-01-01T00:00Z'")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +106,17 @@ def test_a_tenant_sees_when_its_own_copies_ran_and_nothing_else(server: RunningS
     text = words(page)
     assert "lab" not in text and "train" not in text and "cordoned" not in text
     assert ("shop/old" in text) == (node == "node-0")
+
+
+def test_a_service_names_the_copies_that_leave(server: RunningServer, viewer: str) -> None:
+    assert 'id="leaving"' not in visit(server, viewer, "/services/shop/a").text
+    with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
+        connection.execute(LEAVES.encode())
+        page = visit(server, viewer, "/services/shop/a").text
+        connection.execute(b"DELETE FROM assigned WHERE node = 'node-x'")
+    leaving = words(page[page.index('id="leaving"') :].partition("</p>")[0])
+    assert "which leave: node-x/3 (there since" in leaving
+    assert "node-0" not in leaving, "where it is planned"
 
 
 @pytest.mark.slow

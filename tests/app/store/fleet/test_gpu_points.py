@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from app.store.database import partitions
 from app.store.database.database import Database
 from app.store.fleet import gpu_holdings, gpu_points
-from app.store.fleet.gpu_holdings import GpuTenure
+from app.store.fleet.gpu_holdings import GpuTenure, ServedPlace
 from app.store.fleet.gpu_points import AilingPoint, GpuPoint
 from app.store.money import packed_minutes
 
@@ -38,6 +38,12 @@ HELD = """
         ('n-1', 'c', 'i-3', 0, '', 'x', 'y', '', 30, 4, false, '2026-03-02T12:30Z', NULL, 'measured'),
         ('n-1', 'd', 'i-1', 0, '', 'x', 'y', '', 40, 4, false, '2026-03-02T10:00Z', '2026-03-02T11:30Z', 'measured'),
         ('n-2', 'e', 'i-1', 0, '', 'x', 'y', '', 40, 4, false, '2026-03-02T12:30Z', NULL, 'measured')
+"""
+
+RUNS = """
+    INSERT INTO usage_interval (node, id, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib,
+        dedicated, started_at, evidence)
+    VALUES ('n-1', 'f', 'i-1', 0, '', 'x', 'y', '', 40, 4, false, '2026-03-02T12:00Z', 'measured')
 """
 
 
@@ -77,3 +83,12 @@ def test_who_held_a_gpu_is_what_was_assigned_at_most_and_up_to_the_last_report(c
     lab = GpuTenure(0, "lab", "", "train", 100, NOON + timedelta(minutes=30), NOON + HOUR)
     assert gpu_holdings.read_tenures(connection, "n-1", NOON, "") == [shop, lab]
     assert gpu_holdings.read_tenures(connection, "n-1", NOON, "shop") == [shop]
+
+
+def test_copies_of_a_service_are_where_nodes_report_them_by_what_was_assigned(connection: Connection) -> None:
+    for sql in HELD.split(";"):
+        connection.execute(text(sql))
+    assert gpu_holdings.read_copy_places(connection, "shop", "s") == []
+    connection.execute(text(RUNS))
+    assert gpu_holdings.read_copy_places(connection, "shop", "s") == [ServedPlace("n-1", 0, NOON)]
+    assert gpu_holdings.read_copy_places(connection, "x", "y") == [], "as a node says that has no such assignment"

@@ -77,6 +77,7 @@ STEPS = {"node": "node-7", "since": DAY, "until": DAY + timedelta(hours=1), "ste
 HOT: list[tuple[TextClause, dict[str, Any]]] = [
     (gpu_points.MEASURED, STEPS),
     (gpu_points.AILING, STEPS),
+    (gpu_holdings.COPIES, {"tenant": "shop", "service": "s-7"}),
     (gpu_holdings.HELD, {"node": "node-7", "since": DAY, "tenant": ""}),
     (assignments.SINCE, {"after": 99_990, "nodes": SOME}),
     (assignments.OF_NODE, {"node": "node-7"}),
