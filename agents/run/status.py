@@ -73,7 +73,8 @@ def render_text(status: Mapping[str, Any]) -> str:
     if status["reclaimAt"]:
         lines.append(f"the cloud takes this node back at {status['reclaimAt']}; everything here moves")
     if status["drained"]:
-        lines.append("its cluster has made this node unschedulable; everything here moves until `kubectl uncordon`")
+        undone = "`kubectl uncordon`, or `state=resume` of Slurm"
+        lines.append(f"its cluster has drained this node; everything here moves until {undone}")
     for gpu, message in status["faults"].items():
         lines.append(f"GPU {gpu}: {message}")
     for held in status["heldBack"]:

@@ -8,6 +8,7 @@ last save.
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import sys
 import time
@@ -40,6 +41,7 @@ class SlurmRuntime(ProcessCopies):
         self._starts = self._folder / "starts"
         self._starts.mkdir(exist_ok=True, mode=0o700)
         self._waits: dict[str, str] = {}  # why copies do not run yet
+        self._submitted: set[str] = set()  # copies that start
         self._asks_at: dict[str, float] = {}  # when Slurm is asked again about a copy that starts
 
     def start(self, launch: Launch) -> Running | None:
@@ -52,8 +54,11 @@ class SlurmRuntime(ProcessCopies):
         self._asks_at[launch.copy] = time.monotonic() + _ASK_SECONDS
         name = self._name(launch.copy)
         job = self._slurm.find_job(name)
+        if job is None and launch.copy in self._submitted:
+            raise LaunchError(f"{launch.copy}: Slurm does not know its job {name} any more")
         if job is None:
             self._submit(launch, name)
+            self._submitted.add(launch.copy)
         elif job.state in WAITING:
             self._waits[launch.copy] = f"Slurm's job {job.number} waits: {job.reason}"
         elif job.state not in ACTIVE:
@@ -67,6 +72,7 @@ class SlurmRuntime(ProcessCopies):
         """Cancels the job of a copy whose process does not run. Slurm starts no job a second time."""
         self._waits.pop(copy, None)
         self._asks_at.pop(copy, None)
+        self._submitted.discard(copy)
         if running is None:
             self._slurm.cancel(self._name(copy))
 
@@ -151,7 +157,9 @@ class SlurmRuntime(ProcessCopies):
         return self._starts / f"{self._name(copy)}.json"
 
     def _name(self, copy: str) -> str:
-        return "gpuwright-" + hashlib.sha256(f"{self._folder}\0{copy}".encode()).hexdigest()[:24]
+        """Returns the name of a copy's job: one that people know, and that no other agent gives."""
+        mark = hashlib.sha256(f"{self._folder}\0{copy}".encode()).hexdigest()[:12]
+        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', copy)[:80]}-{mark}"
 
     def _await_end(self, name: str) -> SlurmJob | None:
         ends = time.monotonic() + _END_SECONDS

@@ -62,14 +62,14 @@ class SlurmCommands:
 
     def find_job(self, name: str) -> SlurmJob | None:
         """Returns the newest job of a name, also for some minutes after its end; None if there is none."""
-        words = ("--noheader", "--states=all", "--me", f"--name={name}", "--format=%A|%T|%r")
+        words = ("--noheader", "--states=all", f"--user={os.geteuid()}", f"--name={name}", "--format=%A|%T|%r")
         found = [line.split("|", 2) for line in self._run(("squeue", *words)).splitlines()]
         jobs = [SlurmJob(int(number), state, reason) for number, state, reason in found]
         return max(jobs, key=lambda job: job.number, default=None)
 
     def cancel(self, name: str) -> None:
         """Cancels the jobs of a name that wait or run."""
-        self._run(("scancel", "--me", f"--name={name}"))
+        self._run(("scancel", f"--user={os.geteuid()}", f"--name={name}"))
 
     def read_exit(self, job: SlurmJob) -> int | None:
         """Returns a job's exit code, 128 and its number for a signal; None if Slurm has already forgotten the job."""

@@ -26,7 +26,7 @@ from agents.runtime.slurm_commands import SlurmAway, SlurmCommands, parse_gpus
 from agents.runtime.slurm_start import SlurmStart, find_mismatch
 from agents.templates import Confined, Filled
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
-from tests.support.nodes import Machine, assigned, copy_of, machine, ready, running
+from tests.support.nodes import Machine, assigned, copy_of, machine, ready, running, served
 from tests.support.patience import until
 from tests.support.slurm import ONE_GPU, Slurm, slurm_cluster
 from tests.support.trainers import EXAMPLES, TRAINER, files_of, straight_run, trainer, training_node
@@ -174,6 +174,32 @@ def test_a_job_cancelled_before_its_process_runs_is_a_failed_start(runtime: Slur
     slurm.ask("scontrol", "update", "nodename=one", "state=resume")
     with pytest.raises(LaunchError, match="ended as CANCELLED"):
         until(lambda: runtime.start(launch), "it is asked about again")
+
+
+@pytest.mark.slow
+def test_a_job_that_slurm_forgets_is_not_submitted_again(runtime: SlurmRuntime, slurm: Slurm) -> None:
+    slurm.ask("scontrol", "update", "nodename=one", "state=drain", "reason=test")
+    launch = start_with(runtime, "a", "GPU-0", "30")
+    (number,) = slurm.ask("squeue", "--noheader", "--format=%A").split()
+    slurm.ask("scontrol", "update", f"jobid={number}", "jobname=another")
+    with pytest.raises(LaunchError, match="does not know its job a-"):
+        until(lambda: runtime.start(launch), "it is asked about again")
+    slurm.ask("scontrol", "update", "nodename=one", "state=resume")
+
+
+@pytest.mark.slow
+def test_a_service_is_served_from_a_job_and_sees_no_more_than_its_share(
+    runtime: SlurmRuntime, slurm: Slurm, tmp_path: Path
+) -> None:
+    with machine(tmp_path) as made:
+        copies = opened(made.folder / "copies", made.uuids)
+        with running(made, runtime=copies) as node:
+            node.offer(assigned(1, served("search-1"), served("images-1", sm=50)))
+            until(lambda: ready(node, "search-1", "images-1"), "both are ready")
+            asked = slurm.ask("squeue", "--noheader", "--format=%b").split()
+            node.offer(assigned(2, served("search-1")))
+            until(lambda: ready(node, "search-1"), "the other has ended")
+        assert sorted(asked) == ["gres:mps:30", "gres:mps:50"]
 
 
 @pytest.mark.slow
