@@ -18,6 +18,16 @@ from tests.support.scaling import ScalerStore
 pytestmark = [pytest.mark.slow, pytest.mark.needs("ip", "iproute2"), pytest.mark.timeout(600)]
 
 
+def test_a_load_is_read_of_the_counters_that_ray_has(site: RaySite) -> None:
+    """The first of all: until now there was one request in two seconds, and each replica has shown that much."""
+    site.adopt(mode="advisory", maxReplicas=40)
+    site.start()
+    until(lambda: site.row() is not None, site.log.read_text)
+    with asking(4, 0.01):
+        row = site.await_state(ScaleState.ADVISED, 5)
+    assert "0.500/s shown for each: " in row.why, row
+
+
 def test_planned_replicas_are_there_within_one_cycle_and_no_request_fails(site: RaySite) -> None:
     plans: list[ScaleRow] = []
     with asking(4, 0.01) as asked:
@@ -43,15 +53,6 @@ def test_what_is_proposed_waits_for_a_person(site: RaySite) -> None:
     site.approve()
     site.await_state(ScaleState.WRITTEN, 2)
     site.await_running(2)
-
-
-def test_a_load_is_read_of_the_counters_that_ray_has(site: RaySite) -> None:
-    """The past served four a second for each replica; now there are many more, so more replicas are wanted."""
-    site.adopt(mode="advisory", maxReplicas=40)
-    with asking(4, 0.01):
-        site.start()
-        row = site.await_state(ScaleState.ADVISED, 5)
-    assert "/s shown for each: " in row.why, row
 
 
 def test_what_another_sets_is_let_alone_for_ten_minutes(site: RaySite) -> None:
