@@ -18,6 +18,18 @@ SHORT = {
     Kind.TENANT: "ten",
     Kind.JOB: "jo",
 }
+ELSEWHERE = {  # what other command lines get, and what shows it here
+    "plans": "gpuwright plan history",
+    "decisions": "gpuwright plan history",
+    "events": "gpuwright events",
+    "pods": "gpuwright describe service NAME",
+    "copies": "gpuwright describe service NAME",
+    "instances": "gpuwright describe service NAME",
+    "gpus": "gpuwright top",
+    "tokens": "gpuwright token list",
+    "webhooks": "gpuwright webhook list",
+    "contexts": "gpuwright config contexts",
+}
 # what refers to others first, so that deleting in this order is never refused for it
 DELETE_ORDER = (
     Kind.SERVICE, Kind.JOB, Kind.PROFILE, Kind.MODEL, Kind.NODE, Kind.GPU_TYPE, Kind.TENANT, Kind.POLICY,
@@ -38,8 +50,10 @@ def kind_of(word: str) -> Kind:
     if found is not None:
         return found
     # Short forms are left out, and far words: pods are not policies, nor events tenants.
+    elsewhere = ELSEWHERE.get(word.lower()) or ELSEWHERE.get(f"{word.lower()}s")
     near = get_close_matches(word.lower(), [known for known in WORDS if len(known) > 3], n=1, cutoff=0.7)
     meant = f"; did you mean {near[0]}?" if near else "; a kind comes before a name" if "/" in word else ""
+    meant = f"; see: {elsewhere}" if elsewhere else meant
     known = ", ".join(f"{kind.plural} ({SHORT[kind]})" for kind in STORED)
     raise Failed(f"unknown kind {word!r}{meant}", particulars=[f"kinds: {known}"])
 

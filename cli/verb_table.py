@@ -138,6 +138,9 @@ FILE_ENDINGS = (".yaml", ".yml", ".json")
 NO_FILE = "-f"
 
 
+LISTS = ("list", "ls", "history", "contexts", "show")  # each of them is what some verb calls a list
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Formats the help in the same way on every terminal."""
 
@@ -160,7 +163,7 @@ class Parser(argparse.ArgumentParser):
         from difflib import get_close_matches
 
         known = [str(choice) for choice in action.choices]
-        near = get_close_matches(str(value), known, n=1)
+        near = get_close_matches(str(value), known, n=1) or [name for name in LISTS if name in known and value in LISTS]
         meant = f"; did you mean {near[0]}?" if near else ""
         option = action if action.option_strings else None
         raise argparse.ArgumentError(option, f"{value!r} is not known; allowed: {', '.join(known)}{meant}")
