@@ -114,13 +114,15 @@ def _size(args: argparse.Namespace, order: SizingOrder) -> SizingReport:
 
 def _size_rest(order: SizingOrder, declared: DeclaredFiles) -> SizingReport:
     """Sizes for all services but those on language models."""
+    from app.control.formulate.problem import build_problem
     from simulation.own_databases import own_databases
     from simulation.sizing.rental import RentalMarket
     from simulation.sizing.run import size
 
     RentalMarket.of(declared)  # before a database is started for it
+    curves = {name: order.curves[name] for name in build_problem(declared).services if name in order.curves}
     with quiet_log(), quiet_stdout(), end_by_signals(), own_databases("gpuwright-size-") as databases:
-        return size(databases, replace(order, declared=declared), say)
+        return size(databases, replace(order, declared=declared, curves=curves), say)
 
 
 def _write(file: str, nodes: Collection[Manifest]) -> None:
@@ -169,7 +171,9 @@ def _show_models(models: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) 
             cheaper = f"{_pool(parts['servers'])} at {number(parts['costPerHour'])} an hour"
             print(plain(f"{model['service']}: with tokensPerIteration {parts['tokens']}, {cheaper} do both"))
         print(plain(f"{model['service']}: {model['why']}"))
-    print(f"rent {_gpus(total['gpus'])} at {number(total['costPerHour'])} an hour in all")
+    left_out = [model["service"] for model in models if model["together"] is None]
+    without = f", without {' and '.join(left_out)}" if left_out else ""
+    print(plain(f"rent {_gpus(total['gpus'])} at {number(total['costPerHour'])} an hour in all{without}"))
     print()
 
 

@@ -43,8 +43,8 @@ def size_language_models(
     for service in sorted(services, key=lambda service: -service.priority):
         curve = curves.get(service.name)
         rate = max(curve.rates) if curve else service.rate_per_second
-        say(f"{service.name}: servers for {rate:g} requests a second, together and apart")
         at_rate = replace(service, rate_per_second=max(rate, LEAST_RATE))
+        say(f"{service.name}: servers for {at_rate.rate_per_second:g} requests a second, together and apart")
         sized = size_service(problem, at_rate, ServerMarket(dict(left), market.price_per_hour, link_gbit))
         found.append(sized)
         for gpu_type, gpus in (sized.together.servers.gpu_counts if sized.together else {}).items():
@@ -87,10 +87,9 @@ def add_language_models(report: SizingReport, declared: DeclaredFiles, sized: Se
     """Returns the report of all other services with what language models rent."""
     gpus = dict(sorted((Counter(report.figures.get("gpus", {})) + Counter(count_gpus(sized))).items()))
     own = sum(cost_of_held(each.together) for each in sized if each.together)
-    is_confirmed = all(each.together for each in sized) and report.figures.get("confirmedBySimulation", True)
     figures = {
+        "confirmedBySimulation": all(each.together for each in sized),
         **report.figures,
-        "confirmedBySimulation": is_confirmed,
         "languageModels": write_figures(sized),
         "total": {"gpus": gpus, "costPerHour": round(own + (report.figures.get("costPerHour") or 0.0), 6)},
     }

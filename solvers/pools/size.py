@@ -130,6 +130,8 @@ class _ServiceCase:
 
     def explain(self, together: HeldServers | None, parts: PartsServers | None, apart: HeldServers | None) -> str:
         both = min((together, parts.held if parts else None), key=cost_of_held)
+        if both is None and apart is None:
+            return "nothing that may be rented keeps the promise"
         if apart is None or not isinstance(apart.servers, ApartServers):
             return "no two pools of what may be rented keep the promise"
         if both is None or not isinstance(both.servers, TogetherServers):

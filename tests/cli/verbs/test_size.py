@@ -225,7 +225,7 @@ def test_language_models_get_servers_of_their_own_and_two_pools_beside_them(
 def test_other_services_are_sized_by_what_language_models_leave(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "rates.csv").write_text(HEADER + "0,shop/photos,300\n60,shop/photos,300\n")
+    (tmp_path / "rates.csv").write_text(HEADER + "0,shop/photos,300\n60,shop/photos,300\n0,shop/summaries,9\n")
     words = ["--rates", str(tmp_path / "rates.csv"), "--work", "1", "--json"]
     assert main(["size", "-f", str(write_language_models(tmp_path, "summaries", "photos")), *words]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -241,7 +241,10 @@ def test_a_language_model_that_nothing_to_rent_serves_says_so(
     (tmp_path / "rates.csv").write_text(HEADER + "0,shop/assistant,90\n")
     fleet = write_language_models(tmp_path, "assistant", gpus=4)
     assert main(["size", "-f", str(fleet), "--rates", str(tmp_path / "rates.csv"), "--json"]) == 3
-    (row,) = json.loads(capsys.readouterr().out)["languageModels"]
+    found = json.loads(capsys.readouterr().out)
+    size._show(found)
+    assert capsys.readouterr().out.endswith("rent nothing at 0 an hour in all, without shop/assistant\n\n")
+    (row,) = found["languageModels"]
     assert (row["together"], row["apart"], row["savingPerHour"]) == (None, None, 0)
 
 

@@ -75,4 +75,4 @@ def test_a_slow_link_makes_two_pools_dearer_and_too_few_gpus_allow_nothing(probl
     assert slow is None or slow.servers.cost_per_hour > quick.servers.cost_per_hour
     nothing = size_summaries(problem, TIGHT, 60.0, replace(MARKET, most_gpus={"a100-80gb": 1}))
     assert (nothing.together, nothing.apart, nothing.saving_per_hour) == (None, None, 0.0)
-    assert nothing.why == "no two pools of what may be rented keep the promise"
+    assert nothing.why == "nothing that may be rented keeps the promise"
