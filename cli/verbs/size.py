@@ -58,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"of each search of a simulated cycle; default {WORK}. A search for what to rent takes up to ten times as much"
     )
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=work)
-    link = "between two servers, for each of their GPUs, by which keys and values are sent; default 200"
+    link = "of each GPU's link, by which prefill servers send keys and values to decode servers; default 200"
     parser.add_argument("--link-gbit", metavar="N", type=positive, default=200.0, help=link)
     parser.add_argument("--json", action="store_true", help="the answer as one JSON object on stdout")
-    nodes = "also write the rented GPUs to this file, as Nodes of one GPU each"
+    nodes = "also write what to rent to this file as Nodes: one for each GPU, or for each server of a language model"
     completes(parser.add_argument("-o", "--output", metavar="FILE", help=nodes), "files")
 
 
@@ -163,7 +163,7 @@ def _show(figures: Mapping[str, Any]) -> None:
 
 
 def _show_models(models: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> None:
-    columns = ("LANGUAGE MODEL", "A SECOND", "SERVERS", "AN HOUR", "PROMPTS APART", "ANSWERS APART", "AN HOUR", "SAVES")
+    columns = ("LANGUAGE MODEL", "A SECOND", "SERVERS", "COST", "PREFILL APART", "DECODE APART", "COST APART", "SAVES")
     OutputTable(columns).rows(map(_write_model, models))
     print()
     for model in models:
@@ -187,7 +187,7 @@ def _write_model(model: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _pool(groups: Sequence[Mapping[str, Any]]) -> str:
     """Returns its servers: how many, and the GPUs of each."""
-    words = (f"{group['count']} of {group['gpus']} {group['gpuType']}" for group in groups)
+    words = (f"{group['count']} x {group['gpus']} {group['gpuType']}" for group in groups)
     return " and ".join(words) or "none"
 
 

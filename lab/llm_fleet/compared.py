@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lab.llm_fleet.catalogue import (
     CONTEXT_TOKENS,
@@ -31,15 +31,34 @@ from solvers.planning.mixed import MixedCase
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.solve import SolveBudget, find
 from solvers.pools.apart import KeysSent, plan_apart
+from solvers.pools.confirm import FACTOR_STEP, ChooseServers, ConfirmedServers, KeepsPromise, confirm_servers
 from solvers.pools.cover import find_cheapest_pools
-from solvers.pools.held import HeldServers, Sizing, find_held
 from solvers.pools.rated import rate_shape
 from solvers.pools.servers import RatedServer, RequestTrial, ServedShares, ServerGroup, SizedServers, TogetherServers
 
 OURS = "ours"
-LINK_GBIT = 200.0  # of each GPU, as a DGX A100 has
 LEAST_FACTOR = 0.5  # of the rate: plans for less are tried, too
+MOST_MISSES = 2  # in a row, then the search ends: costs fall in steps, and cheaper servers may hold what dearer do not
+CENT = 0.01
+LINK_GBIT = 200.0  # of each GPU, as a DGX A100 has
 LOADS = (0.5, 2.0, 8.0)  # times the trace's rate
+
+
+Confirmed: TypeAlias = ConfirmedServers[SizedServers]
+Choosing: TypeAlias = ChooseServers[SizedServers]
+
+
+def find_cheaper(best: Confirmed, choose: Choosing, keeps: KeepsPromise, rate_per_second: float) -> Confirmed:
+    """Returns the cheapest servers that hold, of plans for less and less of the rate, until two in a row miss."""
+    misses, number = 0, 1
+    while misses < MOST_MISSES and (factor := round(1 - number * FACTOR_STEP, 2)) >= LEAST_FACTOR:
+        number += 1
+        servers = choose(factor * rate_per_second)
+        if servers is None or servers.cost_per_hour > best.price_per_hour - CENT:
+            continue
+        is_kept = keeps(servers)
+        best, misses = (ConfirmedServers(factor, servers), 0) if is_kept else (best, misses + 1)
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +78,16 @@ class ComparedCase:
     def shares(self, service: Service, servers: SizedServers) -> ServedShares:
         """Returns what requests of the trace get from these servers."""
         trial = RequestTrial(self.catalogue.trace, self.promise(service), service.rate_per_second, self.requests, SEED)
-        return servers.shares(trial)
+        return servers.simulate(trial)
 
-    def held(self, service: Service, sizing: Sizing) -> HeldServers | None:
+    def held(self, service: Service, sizing: Choosing) -> Confirmed | None:
         """Returns the cheapest servers found with which the promise holds; None if none do."""
 
         def keeps(servers: SizedServers) -> bool:
-            return self.shares(service, servers).keep(self.promise(service))
+            return self.shares(service, servers).keeps(self.promise(service))
 
-        return find_held(sizing, keeps, service.rate_per_second, LEAST_FACTOR)
+        best = confirm_servers(sizing, keeps, service.rate_per_second)
+        return best if best is None or best.factor > 1 else find_cheaper(best, sizing, keeps, service.rate_per_second)
 
 
 def run(
@@ -107,7 +127,7 @@ def _rows(case: ComparedCase) -> Iterator[dict[str, Any]]:
     planned: dict[str, SizedServers | None] = {
         name: _together(_grouped(problem, service, plan.instances)) for name, service in problem.services.items()
     }
-    found: dict[str, dict[str, Sizing]] = defaultdict(dict)
+    found: dict[str, dict[str, Choosing]] = defaultdict(dict)
     for name, service in problem.services.items():
         for planner, sizing in _sizings(case, service).items():
             found[planner][name] = sizing
@@ -129,7 +149,7 @@ def _rows(case: ComparedCase) -> Iterator[dict[str, Any]]:
         yield row | {"ratio": None if None in both else both[0] / both[1]}
 
 
-def _sizings(case: ComparedCase, service: Service) -> dict[str, Sizing]:
+def _sizings(case: ComparedCase, service: Service) -> dict[str, Choosing]:
     """Returns every planner for a service, from a rate to servers."""
     problem, promise = case.problem, case.promise(service)
     servers = servers_of(problem, service)
@@ -147,7 +167,7 @@ def _sizings(case: ComparedCase, service: Service) -> dict[str, Sizing]:
     }
 
 
-def _covering(servers: Sequence[RatedServer]) -> Sizing:
+def _covering(servers: Sequence[RatedServer]) -> Choosing:
     def cover(rate: float) -> TogetherServers | None:
         pools = find_cheapest_pools([servers], rate)
         return _together(pools[0]) if pools else None
@@ -183,22 +203,22 @@ def _grouped(problem: Problem, service: Service, instances: Sequence[Instance]) 
     return [ServerGroup(servers[key], len(lines), rate * len(lines)) for (key, rate), lines in alike.items()]
 
 
-def _held(case: ComparedCase, sizings: Mapping[str, Sizing]) -> dict[str, HeldServers | None]:
+def _held(case: ComparedCase, sizings: Mapping[str, Choosing]) -> dict[str, Confirmed | None]:
     return {name: case.held(service, sizings[name]) for name, service in case.problem.services.items()}
 
 
-def _cost(held: Mapping[str, HeldServers | None]) -> float:
+def _cost(held: Mapping[str, Confirmed | None]) -> float:
     return sum(found.servers.cost_per_hour if found else float("inf") for found in held.values())
 
 
 def _row(
     case: ComparedCase, planner: str, planned: Mapping[str, SizedServers | None],
-    held: Mapping[str, HeldServers | None],
+    held: Mapping[str, Confirmed | None],
 ) -> dict[str, Any]:  # fmt: skip
     """Returns what a planner's plan for the rate itself costs and gives, and its cheapest plan that keeps promises."""
     services = case.problem.services
     shares = {name: case.shares(services[name], servers) for name, servers in planned.items() if servers}
-    missed = [name for name in services if name not in shares or not shares[name].keep(case.promise(services[name]))]
+    missed = [name for name in services if name not in shares or not shares[name].keeps(case.promise(services[name]))]
     whole, reached = len(shares) == len(services), all(held.values())
     gpus: dict[str, int] = defaultdict(int)
     for found in held.values():

@@ -22,8 +22,8 @@ class WeightedRequests:
     trace: TracedRequests
     weights: Floats
 
-    def drawn(self, requests: int, seed: int) -> TokenStream:
-        return self.trace.drawn(requests, seed, self.weights)
+    def draw_requests(self, requests: int, seed: int) -> TokenStream:
+        return self.trace.draw_requests(requests, seed, self.weights)
 
 
 def servers_of(problem: Problem, service: Service) -> list[RatedServer]:

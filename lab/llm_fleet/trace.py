@@ -34,7 +34,7 @@ class TracedRequests:
         """Returns what a planner knows of the lengths: means and 95th percentiles."""
         return TokenLengths(*mean_and_p95(self.inputs), *mean_and_p95(self.outputs))
 
-    def drawn(self, requests: int, seed: int, weights: Floats | None = None) -> TokenStream:
+    def draw_requests(self, requests: int, seed: int, weights: Floats | None = None) -> TokenStream:
         """Returns Poisson arrivals of requests drawn with replacement; by these weights, if any, else all alike.
 
         A gap is 1 on average.

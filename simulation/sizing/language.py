@@ -19,10 +19,11 @@ from simulation.measure.rates import RateCurve
 from simulation.sizing.moments import LEAST_RATE
 from simulation.sizing.rental import RentalMarket, RentalRefused
 from simulation.sizing.run import SizingReport
+from solvers.planning.problem import Service
 from solvers.pools.apart import ApartServers
-from solvers.pools.held import HeldServers
+from solvers.pools.confirm import ConfirmedServers
 from solvers.pools.servers import ServerGroup, TogetherServers
-from solvers.pools.size import ServerMarket, ServiceSize, cost_of_held, size_service
+from solvers.pools.size import ServerMarket, ServiceSize, size_service
 
 Say = Callable[[str], None]
 
@@ -30,7 +31,8 @@ Say = Callable[[str], None]
 def size_language_models(
     declared: DeclaredFiles, curves: Mapping[str, RateCurve], link_gbit: float, say: Say
 ) -> list[ServiceSize]:
-    """Returns the size of each service on a language model; one after the other takes of the GPUs to rent.
+    """Returns the size of each service on a language model; services choose in order of priority, each from the
+    GPUs that those before it left.
 
     Raises RentalRefused where nothing is rentable.
     """
@@ -47,7 +49,7 @@ def size_language_models(
         say(f"{service.name}: servers for {at_rate.rate_per_second:g} requests a second, together and apart")
         sized = size_service(problem, at_rate, ServerMarket(dict(left), market.price_per_hour, link_gbit))
         found.append(sized)
-        for gpu_type, gpus in (sized.together.servers.gpu_counts if sized.together else {}).items():
+        for gpu_type, gpus in count_gpus([sized]).items():
             left[gpu_type] -= gpus
     return found
 
@@ -59,12 +61,11 @@ def leave_language_models_out(declared: DeclaredFiles, sized: Sequence[ServiceSi
     """
     if not sized:
         return declared
-    names, rented = {each.service.name for each in sized}, count_gpus(sized)
+    names, left = {each.service.name for each in sized}, _count_left(RentalMarket.of(declared), sized)
     kept = {}
     for key, manifest in declared.manifests.items():
-        if key.kind is Kind.GPU_TYPE and "rentable" in manifest.spec:
-            left = int(manifest.spec["rentable"]) - rented.get(manifest.name, 0)
-            kept[key] = replace(manifest, spec={**manifest.spec, "rentable": left})
+        if key.kind is Kind.GPU_TYPE:
+            kept[key] = replace(manifest, spec={**manifest.spec, "rentable": left.get(manifest.name, 0)})
         elif key.kind is not Kind.SERVICE or qualify_name(manifest) not in names:
             kept[key] = manifest
     rest = DeclaredFiles(kept)
@@ -76,17 +77,16 @@ def leave_language_models_out(declared: DeclaredFiles, sized: Sequence[ServiceSi
 
 def count_gpus(sized: Sequence[ServiceSize]) -> dict[str, int]:
     """Returns the GPUs of the servers that do both, by type."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for each in sized:
-        for gpu_type, gpus in (each.together.servers.gpu_counts if each.together else {}).items():
-            found[gpu_type] = found.get(gpu_type, 0) + gpus
-    return found
+        found.update(each.together.servers.gpu_counts if each.together else {})
+    return dict(found)
 
 
 def add_language_models(report: SizingReport, declared: DeclaredFiles, sized: Sequence[ServiceSize]) -> SizingReport:
     """Returns the report of all other services with what language models rent."""
     gpus = dict(sorted((Counter(report.figures.get("gpus", {})) + Counter(count_gpus(sized))).items()))
-    own = sum(cost_of_held(each.together) for each in sized if each.together)
+    own = sum(each.together.price_per_hour for each in sized if each.together)
     figures = {
         "confirmedBySimulation": all(each.together for each in sized),
         **report.figures,
@@ -102,9 +102,9 @@ def write_figures(sized: Sequence[ServiceSize]) -> list[dict[str, Any]]:
         {
             "service": each.service.name,
             "ratePerSecond": round(each.service.rate_per_second, 6),
-            "together": _write_servers(each, each.together),
-            "parts": _write_parts(each),
-            "apart": _write_servers(each, each.apart),
+            "together": _write_together(each.together) if each.together else None,
+            "parts": {"tokens": each.parts.tokens, **_write_together(each.parts.confirmed)} if each.parts else None,
+            "apart": _write_apart(each.service, each.apart) if each.apart else None,
             "savingPerHour": round(each.saving_per_hour, 6),
             "why": each.why,
         }
@@ -115,39 +115,43 @@ def write_figures(sized: Sequence[ServiceSize]) -> list[dict[str, Any]]:
 def _list_nodes(market: RentalMarket, sized: Sequence[ServiceSize]) -> list[Manifest]:
     """Returns a node for each server that does both, with its GPUs."""
     nodes: list[Manifest] = []
+    numbers = _count_left(market, sized)  # the GPUs that are left may be rented one by one, by the numbers before
     for each in sized:
-        servers = each.together.servers if each.together else None
-        for group in servers.groups if isinstance(servers, TogetherServers) else ():
+        for group in each.together.servers.groups if each.together else ():
             for _ in range(group.count):
-                name = f"rent-llm-{len(nodes) + 1}"
-                nodes.append(market.wide_node(name, group.server.gpu_type, group.server.degree))
+                numbers[group.server.gpu_type] += 1
+                nodes.append(
+                    market.wide_node(numbers[group.server.gpu_type], group.server.gpu_type, group.server.degree)
+                )
     return nodes
 
 
-def _write_parts(sized: ServiceSize) -> dict[str, Any] | None:
-    parts = sized.parts
-    return None if parts is None else {"tokens": parts.tokens, **(_write_servers(sized, parts.held) or {})}
+def _count_left(market: RentalMarket, sized: Sequence[ServiceSize]) -> dict[str, int]:
+    """Returns how many GPUs of each type may still be rented."""
+    rented = count_gpus(sized)
+    return {gpu_type: most - rented.get(gpu_type, 0) for gpu_type, most in market.most.items()}
 
 
-def _write_servers(sized: ServiceSize, held: HeldServers | None) -> dict[str, Any] | None:
-    if held is None:
-        return None
-    servers = held.servers
-    found: dict[str, Any] = {
-        "costPerHour": round(servers.cost_per_hour, 6),
-        "gpus": servers.gpu_counts,
-        "plannedFactor": held.factor,
+def _write_together(confirmed: ConfirmedServers[TogetherServers]) -> dict[str, Any]:
+    return _write_confirmed(confirmed) | {"servers": list(map(_write_group, confirmed.servers.groups))}
+
+
+def _write_apart(service: Service, confirmed: ConfirmedServers[ApartServers]) -> dict[str, Any]:
+    assert service.tokens
+    servers = confirmed.servers
+    return _write_confirmed(confirmed) | {
+        "prefill": list(map(_write_group, servers.prefill)),
+        "decode": list(map(_write_group, servers.decode)),
+        "sentMs": round(service.tokens.lengths.input_mean * servers.sent_ms_per_token, 3),
     }
-    if isinstance(servers, ApartServers):
-        tokens = sized.service.tokens
-        assert tokens
-        sent = tokens.lengths.input_mean * servers.sent_ms_per_token
-        pools = {"prefill": servers.prefill, "decode": servers.decode}
-        return (
-            found | {name: list(map(_write_group, pool)) for name, pool in pools.items()} | {"sentMs": round(sent, 3)}
-        )
-    assert isinstance(servers, TogetherServers)
-    return found | {"servers": list(map(_write_group, servers.groups))}
+
+
+def _write_confirmed(confirmed: ConfirmedServers[Any]) -> dict[str, Any]:
+    return {
+        "costPerHour": round(confirmed.price_per_hour, 6),
+        "gpus": confirmed.servers.gpu_counts,
+        "plannedFactor": confirmed.factor,
+    }
 
 
 def _write_group(group: ServerGroup) -> dict[str, Any]:

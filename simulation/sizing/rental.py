@@ -92,11 +92,15 @@ class RentalMarket:
         """Returns the rented GPUs as nodes of one GPU each."""
         return [_manifest(node) for node in self._rent(rental).values()]
 
-    def wide_node(self, name: str, gpu_type: str, gpus: int) -> Manifest:
-        """Returns a node of several rented GPUs."""
+    def wide_node(self, number: int, gpu_type: str, gpus: int) -> Manifest:
+        """Returns a node of several rented GPUs; its name is that of the rented node with this number."""
         (one,) = self._rent(Rental.of({gpu_type: 1})).values()
         cores, host_gib = one.cpu_cores * gpus, one.host_memory_gib * gpus
-        return _manifest(replace(one, name=name, gpus=gpu_indexes(gpus), cpu_cores=cores, host_memory_gib=host_gib))
+        return _manifest(
+            replace(
+                one, name=f"rent-{gpu_type}-{number}", gpus=gpu_indexes(gpus), cpu_cores=cores, host_memory_gib=host_gib
+            )
+        )
 
     def fleet(self, rental: Rental, rates: Mapping[str, float]) -> DeclaredFiles:
         """Returns the declared world with the rented GPUs, these rates, nothing more to rent, and without jobs."""

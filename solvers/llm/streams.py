@@ -20,8 +20,8 @@ class TokenStream:
     outputs: NDArray[np.int64]
     cached: NDArray[np.int64]  # of the input: keys and values that are there already
 
-    def of(self, chosen: NDArray[np.bool_]) -> TokenStream:
-        """Returns the stream of the chosen requests."""
+    def of(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> TokenStream:
+        """Returns the stream of the chosen requests: of marked ones, or of those at these places."""
         return TokenStream(self.arrivals[chosen], self.inputs[chosen], self.outputs[chosen], self.cached[chosen])
 
 

@@ -25,10 +25,10 @@ from solvers.pools.servers import (
     RequestTrial,
     ServedShares,
     ServerGroup,
-    cost_of,
+    count_gpus_of,
     count_kept,
-    gpus_of,
-    shares_of,
+    read_shares,
+    sum_costs,
 )
 
 BYTES_PER_GBIT_MS = 1e9 / 8 / 1000  # that a link of one gigabit a second sends in a millisecond
@@ -60,35 +60,35 @@ class ApartServers:
 
     @property
     def cost_per_hour(self) -> float:
-        return cost_of(self.prefill) + cost_of(self.decode)
+        return sum_costs(self.prefill) + sum_costs(self.decode)
 
     @property
     def gpu_counts(self) -> dict[str, int]:
-        return gpus_of([*self.prefill, *self.decode])
+        return count_gpus_of([*self.prefill, *self.decode])
 
     @property
     def sent_ms_per_token(self) -> float:
         """Returns how long keys and values of a token take to the second server, over the fewest GPUs of any server."""
         return self.sent.milliseconds_per_token(min(group.server.degree for group in (*self.prefill, *self.decode)))
 
-    def shares(self, trial: RequestTrial) -> ServedShares:
+    def simulate(self, trial: RequestTrial) -> ServedShares:
         """Returns what requests get: every server of both pools is simulated."""
         servers = sum(group.count for group in (*self.prefill, *self.decode))
-        stream = trial.source.drawn(max(trial.requests, REQUESTS_PER_SERVER * servers), trial.seed)
+        stream = trial.source.draw_requests(max(trial.requests, REQUESTS_PER_SERVER * servers), trial.seed)
         arrivals = stream.arrivals * 1000 / trial.rate_per_second
         prompts = TokenStream(arrivals, stream.inputs, np.ones_like(stream.inputs), stream.cached)
         first, _, lost = _pass_through(self.prefill, prompts, trial.seed)
         sent = first + stream.inputs * self.sent_ms_per_token
-        goes_on = (stream.outputs > 1) & np.isfinite(first)
+        continues = (stream.outputs > 1) & np.isfinite(first)
         last = first.copy()
-        inputs = stream.inputs[goes_on]
-        answers = TokenStream(sent[goes_on], inputs + 1, stream.outputs[goes_on] - 1, inputs)
-        _, last[goes_on], lost_there = _pass_through(self.decode, answers, trial.seed)
-        lost[goes_on] += lost_there
+        inputs = stream.inputs[continues]
+        answers = TokenStream(sent[continues], inputs + 1, stream.outputs[continues] - 1, inputs)
+        _, last[continues], lost_there = _pass_through(self.decode, answers, trial.seed)
+        lost[continues] += lost_there
         tokens = stream.outputs - 1
         tpot = np.where(tokens > 0, (last - first) / np.maximum(tokens, 1), np.nan)
         tpot[(tokens > 0) & ~np.isfinite(last)] = inf
-        return shares_of(count_kept(first - arrivals, tpot, lost, trial.promise))
+        return read_shares(count_kept(first - arrivals, tpot, lost, trial.promise))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +131,19 @@ def _pass_through(pool: Sequence[ServerGroup], stream: TokenStream, seed: int) -
     rates = np.concatenate([np.full(group.count, group.rate_per_second / group.count) for group in pool])
     servers = [group.server for group in pool for _ in range(group.count)]
     order = np.argsort(stream.arrivals, kind="stable")
-    drawn = np.random.default_rng([len(order), seed, len(servers)])
-    to = np.empty(len(order), dtype=np.int64)
-    to[order] = drawn.choice(len(servers), len(order), p=rates / rates.sum())
+    generator = np.random.default_rng([len(order), seed, len(servers)])
+    server_of = np.empty(len(order), dtype=np.int64)
+    server_of[order] = generator.choice(len(servers), len(order), p=rates / rates.sum())
     first, last = np.full(len(order), inf), np.full(len(order), inf)
     lost = np.zeros(len(order), dtype=np.int64)
     for number, server in enumerate(servers):
-        mine = order[to[order] == number]
-        if not len(mine):
+        own = order[server_of[order] == number]
+        if not len(own):
             continue
-        part = TokenStream(stream.arrivals[mine], stream.inputs[mine], stream.outputs[mine], stream.cached[mine])
+        part = stream.of(own)
         run = serve_stream(server.cost, server.limits, part, UNIT_RATE)
         assert run is not None  # nothing stops it early
-        first[mine] = part.arrivals + run.ttft_ms
-        last[mine] = first[mine] + np.where(part.outputs > 1, run.tpot_ms, 0.0) * (part.outputs - 1)
-        lost[mine] = run.preempted
+        first[own] = part.arrivals + run.ttft_ms
+        last[own] = first[own] + np.where(part.outputs > 1, run.tpot_ms, 0.0) * (part.outputs - 1)
+        lost[own] = run.preempted
     return first, last, lost

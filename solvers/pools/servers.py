@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 class RequestSource(Protocol):
     """Where the requests of a simulation come from."""
 
-    def drawn(self, requests: int, seed: int) -> TokenStream:
+    def draw_requests(self, requests: int, seed: int) -> TokenStream:
         """Returns so many requests of this seed; a gap between two arrivals is 1 on average."""
 
 
@@ -31,7 +31,7 @@ class DeclaredRequests:
 
     lengths: TokenLengths
 
-    def drawn(self, requests: int, seed: int) -> TokenStream:
+    def draw_requests(self, requests: int, seed: int) -> TokenStream:
         return stream(self.lengths, requests, seed)
 
 
@@ -69,7 +69,7 @@ class ServedShares:
     tpot: float
     memory: float
 
-    def keep(self, promise: TokenPromise) -> bool:
+    def keeps(self, promise: TokenPromise) -> bool:
         """Returns whether the promise holds for the service as a whole."""
         wanted = promise.percentile / 100
         return self.ttft >= wanted and self.tpot >= wanted and self.memory >= IN_MEMORY_SHARE
@@ -97,7 +97,7 @@ class SizedServers(Protocol):
     def gpu_counts(self) -> dict[str, int]:
         """Returns their GPUs by type."""
 
-    def shares(self, trial: RequestTrial) -> ServedShares:
+    def simulate(self, trial: RequestTrial) -> ServedShares:
         """Returns what requests get, by simulation."""
 
 
@@ -109,25 +109,25 @@ class TogetherServers:
 
     @property
     def cost_per_hour(self) -> float:
-        return cost_of(self.groups)
+        return sum_costs(self.groups)
 
     @property
     def gpu_counts(self) -> dict[str, int]:
-        return gpus_of(self.groups)
+        return count_gpus_of(self.groups)
 
-    def shares(self, trial: RequestTrial) -> ServedShares:
+    def simulate(self, trial: RequestTrial) -> ServedShares:
         """Returns what requests get: one server of each group is simulated."""
         planned = sum(group.rate_per_second for group in self.groups)
         counted = np.zeros(4)
         for group in self.groups:
             part = group.rate_per_second / planned
-            requests = (group.source or trial.source).drawn(trial.requests, trial.seed)
+            requests = (group.source or trial.source).draw_requests(trial.requests, trial.seed)
             run = serve_stream(
                 group.server.cost, group.server.limits, requests, trial.rate_per_second * part / group.count
             )
             assert run is not None  # nothing stops it early
             counted += part * count_kept(run.ttft_ms, run.tpot_ms, run.preempted, trial.promise)
-        return shares_of(counted)
+        return read_shares(counted)
 
 
 def count_kept(ttft_ms: Floats, tpot_ms: Floats, preempted: Integers, promise: TokenPromise) -> Floats:
@@ -138,18 +138,18 @@ def count_kept(ttft_ms: Floats, tpot_ms: Floats, preempted: Integers, promise: T
     return np.array([float(each.mean()) for each in kept])
 
 
-def shares_of(counted: Floats) -> ServedShares:
+def read_shares(counted: Floats) -> ServedShares:
     """Returns the shares of `count_kept`; a request of one token has no pace to keep."""
     ttft, tpot, memory, unpaced = (float(value) for value in counted)
     return ServedShares(ttft, tpot / (1 - unpaced) if unpaced < 1 else 1.0, memory)
 
 
-def cost_of(groups: Sequence[ServerGroup]) -> float:
+def sum_costs(groups: Sequence[ServerGroup]) -> float:
     """Returns what the groups' GPUs cost an hour."""
     return sum(group.count * group.server.cost_per_hour for group in groups)
 
 
-def gpus_of(groups: Sequence[ServerGroup]) -> dict[str, int]:
+def count_gpus_of(groups: Sequence[ServerGroup]) -> dict[str, int]:
     """Returns the groups' GPUs by type."""
     found: dict[str, int] = {}
     for group in groups:

@@ -15,15 +15,16 @@ from solvers.planning.fleet.offers import read_offers
 from solvers.planning.language import TokenLengths, TokenService
 from solvers.planning.problem import Problem, Service, Variant
 from solvers.pools.apart import ApartServers, KeysSent, plan_apart
+from solvers.pools.confirm import ConfirmedServers, confirm_servers
 from solvers.pools.cover import PoolLimits, find_cheapest_pools
-from solvers.pools.held import HeldServers, find_held
 from solvers.pools.rated import list_kinds, rate_best, rate_shape
 from solvers.pools.servers import DeclaredRequests, RatedServer, RequestTrial, SizedServers, TogetherServers
 
 REQUESTS = 40_000  # are simulated for each group of servers
 SEEDS = (11, 12)  # of the simulations, all of which must keep the promise: what holds by chance once seldom does twice
 PROMPT_PARTS = (1024, 512, 256)  # tokens of an iteration: fewer than the profile has make answers quicker
-CENT = 0.01  # an hour: a smaller difference is none
+NOTHING_KEEPS = "nothing that may be rented keeps the promise"
+CENT_PER_HOUR = 0.01  # a smaller difference is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class PartsServers:
     """Servers that do both, whose iterations compute fewer tokens of prompts than the profile says."""
 
     tokens: int
-    held: HeldServers
+    confirmed: ConfirmedServers[TogetherServers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +49,24 @@ class ServiceSize:
     """What to rent for a service; None where nothing that may be rented keeps its promise."""
 
     service: Service
-    together: HeldServers | None  # as profiles are
+    together: ConfirmedServers[TogetherServers] | None  # as profiles are
     parts: PartsServers | None  # only where they cost less
-    apart: HeldServers | None
-    why: str  # two pools save as much as they do
+    apart: ConfirmedServers[ApartServers] | None
+    why: str  # explains the saving, or that there is none
 
     @property
     def saving_per_hour(self) -> float:
         """Returns what two pools save against the cheapest servers that do both; 0 where they save nothing."""
-        both = min(cost_of_held(self.together), cost_of_held(self.parts.held if self.parts else None))
-        saving = both - cost_of_held(self.apart) if both < inf else 0.0
-        return saving if saving > CENT else 0.0
-
-
-def cost_of_held(held: HeldServers | None) -> float:
-    return held.servers.cost_per_hour if held else inf
+        both = self.parts.confirmed if self.parts else self.together
+        saving = both.price_per_hour - self.apart.price_per_hour if both and self.apart else 0.0
+        return saving if saving > CENT_PER_HOUR else 0.0
 
 
 def size_service(problem: Problem, service: Service, market: ServerMarket) -> ServiceSize:
     """Returns the cheapest servers found of each form that keep the promise at the service's rate, by simulation."""
     case = _ServiceCase(problem, service, market)
     together, apart = case.find_together(), case.find_apart()
-    parts = case.find_parts(cost_of_held(together))
+    parts = case.find_parts(together.price_per_hour if together else inf)
     return ServiceSize(service, together, parts, apart, case.explain(together, parts, apart))
 
 
@@ -97,47 +94,50 @@ class _ServiceCase:
         known = self.problem.models[self.service.model]
         return [variant for variant in known if variant.llm and variant.name in self.service.variants]
 
-    def find_together(self) -> HeldServers | None:
-        return find_held(partial(self._cover, self._list_servers()), self.is_kept, self.rate)
+    def find_together(self) -> ConfirmedServers[TogetherServers] | None:
+        return confirm_servers(partial(self._cover, self._list_servers()), self.is_kept, self.rate)
 
     def find_parts(self, dearest: float) -> PartsServers | None:
         """Returns the cheapest servers with shorter parts of prompts, if they cost less than this."""
         best: PartsServers | None = None
         for tokens in PROMPT_PARTS:
             cover = partial(self._cover, self._list_with_parts(tokens))
-            found = find_held(cover, self.is_kept, self.rate)
-            if found and cost_of_held(found) < dearest - CENT:
-                best, dearest = PartsServers(tokens, found), cost_of_held(found)
+            found = confirm_servers(cover, self.is_kept, self.rate)
+            if found and found.price_per_hour < dearest - CENT_PER_HOUR:
+                best, dearest = PartsServers(tokens, found), found.price_per_hour
         return best
 
-    def find_apart(self) -> HeldServers | None:
+    def find_apart(self) -> ConfirmedServers[ApartServers] | None:
         """Returns the cheaper of the two pools of each variant."""
         found = []
         for variant in self.variants:
             assert variant.llm
             sent = KeysSent(variant.llm.kv_bytes_per_token, self.market.link_gbit)
             planner = plan_apart(self._list_kinds(variant), self._lengths_of(variant), self.tokens.promise, sent)
-            held = find_held(partial(planner.find_servers, limits=self.limits), self.is_kept, self.rate)
-            found += [held] if held else []
-        return min(found, key=cost_of_held, default=None)
+            choose = partial(planner.find_servers, limits=self.limits)
+            found.append(confirm_servers(choose, self.is_kept, self.rate))
+        return min(filter(None, found), key=lambda confirmed: confirmed.price_per_hour, default=None)
 
     def is_kept(self, servers: SizedServers) -> bool:
         """Returns whether the promise holds with these servers, in every simulation."""
         promise = self.tokens.promise
         source = DeclaredRequests(min(map(self._lengths_of, self.variants), key=lambda lengths: lengths.context_tokens))
         trials = (RequestTrial(source, promise, self.rate, REQUESTS, seed) for seed in SEEDS)
-        return all(servers.shares(trial).keep(promise) for trial in trials)
+        return all(servers.simulate(trial).keeps(promise) for trial in trials)
 
-    def explain(self, together: HeldServers | None, parts: PartsServers | None, apart: HeldServers | None) -> str:
-        both = min((together, parts.held if parts else None), key=cost_of_held)
-        if both is None and apart is None:
-            return "nothing that may be rented keeps the promise"
-        if apart is None or not isinstance(apart.servers, ApartServers):
-            return "no two pools of what may be rented keep the promise"
-        if both is None or not isinstance(both.servers, TogetherServers):
+    def explain(
+        self,
+        together: ConfirmedServers[TogetherServers] | None,
+        parts: PartsServers | None,
+        apart: ConfirmedServers[ApartServers] | None,
+    ) -> str:
+        both = parts.confirmed if parts else together
+        if apart is None:
+            return "no two pools of what may be rented keep the promise" if both else NOTHING_KEEPS
+        if both is None:
             return "only two pools keep the promise"
-        if cost_of_held(both) - cost_of_held(apart) <= CENT:
-            return f"two pools cost {cost_of_held(apart):.4g} an hour, servers that do both {cost_of_held(both):.4g}"
+        if both.price_per_hour - apart.price_per_hour <= CENT_PER_HOUR:
+            return f"two pools cost {apart.price_per_hour:.4g} an hour, servers that do both {both.price_per_hour:.4g}"
         largest, whole = (
             max(groups, key=lambda group: group.rate_per_second).server
             for groups in (apart.servers.decode, both.servers.groups)
@@ -148,7 +148,7 @@ class _ServiceCase:
             f" that computes their prompts, too, serves {whole.rate_per_second:.3g}"
         )
 
-    def _cover(self, servers: Sequence[RatedServer], planned: float) -> SizedServers | None:
+    def _cover(self, servers: Sequence[RatedServer], planned: float) -> TogetherServers | None:
         pools = find_cheapest_pools([servers], planned, self.limits)
         return TogetherServers(pools[0]) if pools else None
 

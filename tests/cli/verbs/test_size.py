@@ -206,10 +206,10 @@ def test_language_models_get_servers_of_their_own_and_two_pools_beside_them(
     assert found["total"]["costPerHour"] == sum(row["together"]["costPerHour"] for row in rows.values())
     assert main(words) == 0
     shown = capsys.readouterr().out
-    assert "PROMPTS APART" in shown
+    assert "PREFILL APART" in shown
     assert "an hour in all" in shown
     problem = build_problem(read_files(fleet, written))
-    rented = {name: node for name, node in problem.nodes.items() if name.startswith("rent-llm-")}
+    rented = {name: node for name, node in problem.nodes.items() if name.startswith("rent-")}
     assert sum(node.gpu_count for node in rented.values()) == sum(found["total"]["gpus"].values())
     services = {
         name: replace(service, rate_per_second=rows[name]["ratePerSecond"])

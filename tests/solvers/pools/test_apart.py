@@ -26,7 +26,7 @@ class SameRequests:
     prompt: int
     answer: int
 
-    def drawn(self, requests: int, seed: int) -> TokenStream:
+    def draw_requests(self, requests: int, seed: int) -> TokenStream:
         each = np.ones(requests, dtype=np.int64)
         return TokenStream(np.arange(1.0, requests + 1), self.prompt * each, self.answer * each, 0 * each)
 
@@ -43,7 +43,7 @@ def test_a_request_alone_takes_the_time_of_its_iterations_and_of_sending_its_mem
     pace_ms = (sent_ms + second + third) / 2
     for longer, kept in ((1 + 1e-6, 1.0), (1 - 1e-6, 0.0)):
         promise = TokenPromise(first_ms * longer, pace_ms * longer, 95)
-        assert pools.shares(RequestTrial(SameRequests(1000, 3), promise, 1e-4, 200, 11)) == ServedShares(
+        assert pools.simulate(RequestTrial(SameRequests(1000, 3), promise, 1e-4, 200, 11)) == ServedShares(
             kept, kept, 1.0
         )
 
@@ -55,7 +55,7 @@ def test_shares_are_those_of_two_reference_servers_one_after_the_other(seed: int
     prefill, decode = make_server("a", rate), make_server("b", rate, SMALL, degree=4)
     pools = ApartServers([ServerGroup(prefill, 1, rate)], [ServerGroup(decode, 1, rate)], SENT)
     trial = RequestTrial(DeclaredRequests(LENGTHS), promise, rate, 1500, seed)
-    requests = trial.source.drawn(1500, seed)
+    requests = trial.source.draw_requests(1500, seed)
     arrivals = requests.arrivals * 1000 / rate
     first = simulate(BIG, LIMITS, arrivals.tolist(), requests.inputs.tolist(), [1] * 1500, requests.cached.tolist())
     tokens_at = np.array([request.token_times_ms[0] for request in first.requests])
@@ -74,7 +74,7 @@ def test_shares_are_those_of_two_reference_servers_one_after_the_other(seed: int
         (ended[at] - tokens_at[at]) / (requests.outputs[at] - 1) <= promise.tpot_ms for at in counted if at in ended
     ]
     kept = [not lost.get(at, 0) for at in counted]
-    found = pools.shares(trial)
+    found = pools.simulate(trial)
     assert 0.5 < found.tpot < 1
     assert (found.ttft, found.tpot, found.memory) == pytest.approx(
         (np.mean(in_time), np.mean(paced), np.mean(kept)), abs=1e-3
@@ -91,7 +91,7 @@ def test_servers_of_one_kind_of_work_carry_more_of_it_than_those_that_do_both() 
     assert pools
     assert prefill.rate_per_second > 0 < decode.rate_per_second
     assert pools.gpu_counts == {"a": 8 * sum(group.count for group in (*pools.prefill, *pools.decode))}
-    assert pools.shares(RequestTrial(DeclaredRequests(LENGTHS), promise, 1.0, 4000, 1)).keep(promise)
+    assert pools.simulate(RequestTrial(DeclaredRequests(LENGTHS), promise, 1.0, 4000, 1)).keeps(promise)
     one = TogetherServers([ServerGroup(decode, 1, decode.rate_per_second)])
     trial = RequestTrial(DeclaredRequests(LENGTHS), promise, decode.rate_per_second, 4000, 1)
-    assert not one.shares(trial).keep(promise), "what gives answers alone cannot compute their prompts, too"
+    assert not one.simulate(trial).keeps(promise), "what gives answers alone cannot compute their prompts, too"

@@ -9,7 +9,7 @@ from math import ceil, inf
 import pytest
 
 from solvers.pools.cover import PoolLimits, find_cheapest_pools
-from solvers.pools.servers import RatedServer, cost_of, gpus_of
+from solvers.pools.servers import RatedServer, count_gpus_of, sum_costs
 from tests.solvers.pools.servers import make_server
 
 KINDS = [make_server("a", 1.1, price=2.0), make_server("b", 2.3, price=4.5), make_server("c", 2.2, degree=4, price=7.0)]
@@ -49,12 +49,12 @@ def test_pools_cost_what_the_cheapest_of_all_counts_do(
     if found is None:
         assert least == inf
         return
-    assert sum(map(cost_of, found)) == pytest.approx(least)
+    assert sum(map(sum_costs, found)) == pytest.approx(least)
     for pool in found:
         assert sum(group.count * group.server.rate_per_second for group in pool) >= rate - 1e-6
         assert sum(group.rate_per_second for group in pool) == pytest.approx(rate)
         assert sum(group.count for group in pool) >= limits.fewest
-    used = gpus_of([group for pool in found for group in pool])
+    used = count_gpus_of([group for pool in found for group in pool])
     assert all(used.get(name, 0) <= most for name, most in (limits.most_gpus or {}).items())
 
 
