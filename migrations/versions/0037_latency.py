@@ -16,12 +16,12 @@ SERVES = "0025"
 OF_OBJECTS = "SELECT (kind, tenant, name, spec) ON object"
 OF_PLANS = "SELECT (generation, at, others, cross_check) ON plan"
 OF_LOADS = "SELECT (tenant, service, at, latency_counts) ON service_load"
-FIRST = READERS[-1].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
+ADMIT_AND_DISMISS = READERS[-1].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
 
 
-def _admit_to(*rights: str) -> str:
-    """Returns the functions that grant who reads reports these rights, too, and take them back."""
-    lines = FIRST.split("\n")
+def _write_rights_of_readers(*rights: str) -> str:
+    """Returns the functions that grant readers of reports these rights, too, and take them back."""
+    lines = ADMIT_AND_DISMISS.split("\n")
     return "\n".join(
         "\n".join([line, *(line.replace(OF_OBJECTS, right) for right in rights)]) if OF_OBJECTS in line else line
         for line in lines
@@ -68,23 +68,23 @@ LATENCY = View(
 ) AS histogram
 GROUP BY minute, tenant, service""",
 )
-ADMIT = (
+ADMIT_READERS = (
     "SELECT report.admit(role) FROM (SELECT DISTINCT role FROM report_reader JOIN pg_roles ON rolname = role) AS known"
 )
-DISMISS = ADMIT.replace("admit", "dismiss")
+DISMISS_READERS = ADMIT_READERS.replace("admit", "dismiss")
 
 UP = [
     "ALTER TABLE service_load ENABLE ROW LEVEL SECURITY",
     f"CREATE POLICY report_reader ON service_load FOR SELECT USING ({FLEET} OR tenant = {TENANTS})",
-    _admit_to(OF_PLANS, OF_LOADS),
+    _write_rights_of_readers(OF_PLANS, OF_LOADS),
     LATENCY.statement,
-    ADMIT,
+    ADMIT_READERS,
 ]
 DOWN = [
     "DROP VIEW report.latency",
-    DISMISS,
-    _admit_to(OF_PLANS),
-    ADMIT,
+    DISMISS_READERS,
+    _write_rights_of_readers(OF_PLANS),
+    ADMIT_READERS,
     "DROP POLICY report_reader ON service_load",
     "ALTER TABLE service_load DISABLE ROW LEVEL SECURITY",
 ]

@@ -5,7 +5,7 @@ It ends in what the simulation has found: the cost of the plan in force, the rat
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import psycopg
 
@@ -108,6 +108,30 @@ PLANS = f"""
          ) AS plans
     WHERE at < moment() - interval '5 minutes';
 """
+# Each GPU's day by the minute; services that took turns of four hours on it, by which its lanes are drawn.
+NODES = """
+    INSERT INTO gpu_minute
+    SELECT at, name, gpu, 1, 'ok', 100 * least(1, busy), 4 + 8 * busy, 60 + 190 * busy, 70 + 200 * busy, 0,
+           38 + 30 * busy, CASE WHEN busy > 0.9 THEN 1290 ELSE 1380 END,
+           CASE WHEN busy > 0.9 THEN ARRAY['power_cap'] ELSE '{}' END
+    FROM (SELECT at, object.name, gpu, (0.25 + 0.5 * pg_temp.chance(object.name || gpu)) * wave + 0.1 * luck AS busy
+          FROM point, object, generate_series(0, CAST(object.spec ->> 'gpus' AS int) - 1) AS gpu
+          WHERE kind = 'Node' AND at > moment() - interval '1 day' AND at < moment() - interval '2 minutes') AS minutes
+    ON CONFLICT DO NOTHING;
+    CREATE TEMP TABLE turn AS
+    SELECT object.name AS node, 'past-' || gpu || '-' || turn AS instance, gpu, served.tenant, served.name AS service,
+           moment() - (turn + 1) * interval '4 hours' AS begins, 30 + 10 * (turn % 4) AS sm_percent
+    FROM object, generate_series(0, CAST(object.spec ->> 'gpus' AS int) - 1) AS gpu, generate_series(0, 5) AS turn
+    JOIN served ON served.place = 1 + turn
+    WHERE kind = 'Node';
+    INSERT INTO assigned
+    SELECT node, instance, gpu, tenant, service, '', sm_percent, 4, false, begins, begins + interval '4 hours'
+    FROM turn;
+    INSERT INTO usage_interval (node, id, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib,
+        dedicated, started_at, ended_at, evidence)
+    SELECT node, instance, instance, gpu, '', tenant, service, '', sm_percent, 4, false, begins,
+           begins + interval '4 hours', 'measured' FROM turn;
+"""
 # Five parts in six are used, by service as its weight is; the rest is idle within GPUs, or on GPUs that nothing uses.
 MONEY = """
     CREATE TEMP TABLE share AS
@@ -140,10 +164,10 @@ def leave_room(url: str) -> None:
 def fill(url: str, at: datetime) -> None:
     """Puts the month before this moment, at which the database is."""
     database = Database(url, pool_size=1, direct=True)
-    database.write(lambda connection: partitions.ensure(connection, [at]))
+    database.write(lambda connection: partitions.ensure(connection, [at, at - timedelta(days=1)]))
     database.close()
     with psycopg.connect(url) as connection:
-        for sql in (FUNCTIONS, FLEET, SERVICES, PLANS, MONEY):
+        for sql in (FUNCTIONS, FLEET, SERVICES, PLANS, MONEY, NODES):
             connection.execute(sql.encode())
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(b"VACUUM ANALYZE")

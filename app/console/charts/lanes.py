@@ -1,4 +1,4 @@
-"""Draws who held each GPU of a node: a lane for each, filled from below by the share of SMs that each held. Pure."""
+"""Draws a lane for each GPU of a node, filled from below by the share of SMs that each service or job held. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Stack = dict[str, float]  # SM% by holder
 
 @dataclass(frozen=True, slots=True)
 class ClosedTime:
-    """Since when plans put nothing on a GPU, or on any of the node's (-1)."""
+    """The time in which plans put nothing on a GPU, or on any of the node's (-1)."""
 
     gpu: int
     since: datetime
@@ -45,12 +45,13 @@ class LaneRow:
 
 @dataclass(frozen=True, slots=True)
 class LaneFigure:
-    """The lanes drawn, and who held them as rows."""
+    """The lanes drawn, and the holders as rows."""
 
     drawing: ChartDrawing
     rows: Sequence[LaneRow]
     more: int  # GPUs without a lane
     unlisted: int  # rows that are not listed
+    is_cut: bool = False  # there were more, older changes than are drawn
 
 
 def draw_lanes(
@@ -60,9 +61,9 @@ def draw_lanes(
     """Draws a lane for each of these GPUs, in these steps up to now."""
     shown, length = gpus[:MOST_LANES], (begins[-1] + step - begins[0]).total_seconds()
     pitch = (BOTTOM - TOP) / max(1, len(shown))
-    found = _stack(tenures, begins, step)
-    hues: dict[str, dict[str, list[str]]] = {"bar": defaultdict(list), "line": defaultdict(list)}
-    looks = {_name(held): _look(held) for held in tenures}
+    stacks = _stack(tenures, begins, step)
+    parts_by_look: dict[str, list[str]] = defaultdict(list)
+    looks = {_name(tenure): _look(tenure) for tenure in tenures}
 
     def x(moment: datetime) -> float:
         return LEFT + (RIGHT - LEFT) * max(0.0, (moment - begins[0]).total_seconds()) / length
@@ -70,16 +71,16 @@ def draw_lanes(
     for lane, gpu in enumerate(shown):
         low = TOP + pitch * (lane + (1 + FILLED) / 2)
         height = pitch * FILLED
-        hues["bar"]["empty"].append(_box(LEFT, x(now), low, height))
-        for first, last, stack in _join_alike(found.get(gpu, {})):
+        parts_by_look["bar empty"].append(_box(LEFT, x(now), low, height))
+        for first, last, stack in _join_alike(stacks.get(gpu, {})):
             base, scale = low, height / max(WHOLE, sum(stack.values()))
             for name, sm_percent in sorted(stack.items()):
                 right = x(min(begins[last] + step, now))
-                hues["bar"][looks[name]].append(_box(x(begins[first]), right, base, sm_percent * scale))
+                parts_by_look[f"bar {looks[name]}"].append(_box(x(begins[first]), right, base, sm_percent * scale))
                 base -= sm_percent * scale
         for time in closed:
             if time.gpu in (gpu, -1):
-                hues["line"]["closed"].append(_box(x(time.since), x(now), low, height))
+                parts_by_look["line closed"].append(_box(x(time.since), x(now), low, height))
     rows = sorted(_list_rows(tenures, shown, length), key=lambda row: (row.gpu, row.begins, row.name))
     ends = begins[-1] + step
     return LaneFigure(
@@ -88,10 +89,8 @@ def draw_lanes(
             sentence=_sentence(rows, shown), is_empty=not shown, is_stacked=True,
             value_ticks=tuple((round(TOP + pitch * (lane + 0.5), 1), f"GPU {gpu}") for lane, gpu in enumerate(shown)),
             time_ticks=tuple((round(x(at), 1), words) for at, words in time_ticks(begins[0], ends, zone)),
-            paths=tuple(
-                (f"{kind} {look}", "".join(parts)) for kind, by_look in hues.items() for look, parts in by_look.items()
-            ),
-            legend=_legend(rows, looks, bool(hues["line"])),
+            paths=tuple((look, "".join(parts_by_look[look])) for look in sorted(parts_by_look, key=_order)),
+            legend=_legend(rows, looks, "line closed" in parts_by_look),
         ),
         rows[:MOST_ROWS], len(gpus) - len(shown), max(0, len(rows) - MOST_ROWS),
     )  # fmt: skip
@@ -100,13 +99,13 @@ def draw_lanes(
 def _stack(tenures: Sequence[GpuTenure], begins: Sequence[datetime], step: timedelta) -> dict[int, dict[int, Stack]]:
     """Returns by GPU and step the mean share that each holder had."""
     found: dict[int, dict[int, Stack]] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
-    for held in tenures:
-        first = max(0, (held.begins - begins[0]) // step)
-        last = min(len(begins) - 1, (held.ends - begins[0]) // step)
+    for tenure in tenures:
+        first = max(0, (tenure.begins - begins[0]) // step)
+        last = min(len(begins) - 1, (tenure.ends - begins[0]) // step)
         for at in range(first, last + 1):
-            inside = min(held.ends, begins[at] + step) - max(held.begins, begins[at])
+            inside = min(tenure.ends, begins[at] + step) - max(tenure.begins, begins[at])
             if inside > timedelta(0):
-                found[held.gpu][at][_name(held)] += held.sm_percent * (inside / step)
+                found[tenure.gpu][at][_name(tenure)] += tenure.sm_percent * (inside / step)
     return found
 
 
@@ -125,13 +124,13 @@ def _join_alike(stacks: Mapping[int, Stack]) -> Iterator[tuple[int, int, Stack]]
 def _list_rows(tenures: Sequence[GpuTenure], gpus: Sequence[int], seconds: float) -> Iterator[LaneRow]:
     """Yields the holders of each GPU, the first one first."""
     by_holder: dict[tuple[int, str], list[GpuTenure]] = defaultdict(list)
-    for held in tenures:
-        by_holder[held.gpu, _name(held)].append(held)
-    for (gpu, name), known in by_holder.items():
+    for tenure in tenures:
+        by_holder[tenure.gpu, _name(tenure)].append(tenure)
+    for (gpu, name), own in by_holder.items():
         if gpu in gpus:
-            held_percent = sum(held.sm_percent * (held.ends - held.begins).total_seconds() for held in known)
+            held_percent = sum(tenure.sm_percent * (tenure.ends - tenure.begins).total_seconds() for tenure in own)
             yield LaneRow(
-                gpu, name, bool(known[0].job), min(held.begins for held in known), max(held.ends for held in known),
+                gpu, name, bool(own[0].job), min(tenure.begins for tenure in own), max(tenure.ends for tenure in own),
                 held_percent / WHOLE / seconds,
             )  # fmt: skip
 
@@ -147,21 +146,26 @@ def _legend(rows: Sequence[LaneRow], looks: dict[str, str], is_closed: bool) -> 
 
 
 def _sentence(rows: Sequence[LaneRow], gpus: Sequence[int]) -> str:
-    told = []
+    sentences = []
     for gpu in gpus:
         held = sorted((row for row in rows if row.gpu == gpu), key=lambda row: -row.share)
         names = [f"{row.name} {percent(row.share, 0)}" for row in held[:MOST_TOLD]]
-        told.append(f"GPU {gpu}: {', '.join(names) or 'nothing ran there'}")
-    return f"Mean shares. {'; '.join(told)}."
+        sentences.append(f"GPU {gpu}: {', '.join(names) or 'nothing ran there'}")
+    return f"Mean shares. {'; '.join(sentences)}."
 
 
 def _box(left: float, right: float, low: float, height: float) -> str:
     return f"M{left:.1f} {low:.1f}v-{height:.1f}H{right:.1f}v{height:.1f}z"
 
 
-def _name(held: GpuTenure) -> str:
-    return f"{held.tenant}/{held.service or held.job}"
+def _name(tenure: GpuTenure) -> str:
+    return f"{tenure.tenant}/{tenure.service or tenure.job}"
 
 
-def _look(held: GpuTenure) -> str:
-    return JOB if held.job else assign_hue(_name(held))
+def _look(tenure: GpuTenure) -> str:
+    return JOB if tenure.job else assign_hue(_name(tenure))
+
+
+def _order(look: str) -> tuple[bool, str]:
+    """Sorts the empty lanes below all bars, and frames above them."""
+    return look != "bar empty", look

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from app.console.charts.drawing import TimeChart, TimeSeries
@@ -19,14 +20,16 @@ def node_charts(
 ) -> list[TimeChart]:  # fmt: skip
     """Returns the charts of a node's page."""
 
-    def chart(id_: str, title: str, unit: str, read: Callable[[GpuPoint], float], **more: object) -> TimeChart:
-        return TimeChart(id_, title, unit, begins, step, _draw_gpus(begins, points, read), **more)  # type: ignore[arg-type]
+    def chart(id_: str, title: str, unit: str, read: Callable[[GpuPoint], float]) -> TimeChart:
+        return TimeChart(id_, title, unit, begins, step, _draw_gpus(begins, points, read))
 
+    busy = chart("busy", "Busy", "% of time", lambda point: point.busy)
+    temperature = chart("temperature", "Temperature", "°C, the highest of a step", lambda point: point.temperature_c)
     return [
-        chart("busy", "Busy", "% of time", lambda point: point.busy, top=100.0, write=percent, scale=100.0),
+        replace(busy, top=100.0, write=percent, scale=100.0),
         chart("memory", "Memory in use", "GiB", lambda point: point.memory_gib),
         chart("power", "Power", "W", lambda point: point.power_w),
-        chart("temperature", "Temperature", "°C, the highest of a step", lambda point: point.temperature_c, floor=None),
+        replace(temperature, floor=None),
         chart("clocks", "SM clock", "MHz", lambda point: point.clock_mhz),
         _draw_ailing(begins, step, points, ailing),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
 from sqlalchemy import Connection
@@ -29,6 +30,7 @@ from app.store.world import objects
 from app.store.world.objects import Selection
 from solvers.planning.wire import PlanInstanceWire
 
+MOST_TENURES = 5000  # of a node
 MOST_PROFILES = 4  # that are drawn: of the variants and GPU types with the most instances
 
 
@@ -70,12 +72,13 @@ def read_lanes(
     connection: Connection, span: TimeRange, now: datetime, node: str, tenant: str, gpus: Sequence[int],
     cordons: Sequence[Cordon], zone: tzinfo,
 ) -> LaneFigure:  # fmt: skip
-    """Returns who held the GPUs of a node; a tenant's own copies for a tenant."""
+    """Returns the holders of a node's GPUs; a tenant's own copies for a tenant."""
     begins = span.begins(now, span.step)
-    tenures = gpu_holdings.read_tenures(connection, node, begins[0], tenant)
+    tenures = gpu_holdings.read_tenures(connection, node, begins[0], tenant, MOST_TENURES + 1)
     closed = [ClosedTime(cordon.gpu, cordon.asked_at) for cordon in cordons]
-    known = sorted({*gpus, *(held.gpu for held in tenures)})
-    return draw_lanes(known, tenures, closed, begins, span.step, now, zone)
+    known = sorted({*gpus, *(tenure.gpu for tenure in tenures)})
+    figure = draw_lanes(known, tenures[:MOST_TENURES], closed, begins, span.step, now, zone)
+    return replace(figure, is_cut=len(tenures) > MOST_TENURES)
 
 
 def read_share_figures(

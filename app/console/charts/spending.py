@@ -69,11 +69,11 @@ def _divide_planned(
     headroom = sum(map(_price_headroom, services))
     energy = max(0.0, certificate["resourceCost"] - paid) if certificate else 0.0
     return [
-        MoneyPart("t0", "Requests that come", max(0.0, paid + energy - idle - headroom),
-                  "what the requests of the last minute take of the copies", SERVICES),
+        MoneyPart("t0", "Current requests", max(0.0, paid + energy - idle - headroom),
+                  "the part of the copies that the requests of the last minute use", SERVICES),
         MoneyPart("t5", "Headroom", headroom,
-                  "for requests that the plan expects and that did not come in the last minute", SERVICES),
-        MoneyPart("t6", "Idle parts", idle, "of GPUs in use that no service has: for jobs, or empty", FLEET),
+                  "for requests that are planned for and did not come in the last minute", SERVICES),
+        MoneyPart("t6", "Idle parts", idle, "parts of used GPUs that no service uses; jobs may run there", FLEET),
     ]  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def _divide_held(parts: Sequence[MoneyPart], held: float, planned: float) -> lis
     share = min(1.0, held / planned) if planned else 0.0
     scaled = [MoneyPart(part.look, part.name, share * part.per_hour, part.words, part.href) for part in parts]
     beyond = max(0.0, held - planned)
-    return [*scaled, MoneyPart("t3", "Hand-overs", beyond, "GPUs of copies that start or leave", COST)]
+    return [*scaled, MoneyPart("t3", "Hand-overs", beyond, "copies starting or leaving", COST)]
 
 
 def _divide_bound(certificate: PlanCertificateWire | None, plan: int) -> Iterator[MoneyColumn]:
@@ -107,9 +107,9 @@ def _divide_bound(certificate: PlanCertificateWire | None, plan: int) -> Iterato
         "Against the bound", cost,
         [
             MoneyPart("t2", "Least possible", least, "no plan that serves as much costs less", how),
-            MoneyPart("t4", "Not proved", between - least, "by which the proof may be too low", how),
+            MoneyPart("t4", "Unproved gap", between - least, "how far the bound may be too low", how),
             MoneyPart("t1", "Whole copies and GPUs", cost - between,
-                      "what whole numbers cost, and what the search did not find", how),
+                      "the cost of whole numbers, and of what the search did not find", how),
         ],
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Who held a node's GPUs, from when to when: what the node reported of the instances that it was assigned."""
+"""The times in which copies held a node's GPUs, as the node reported them of what it was assigned."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ HELD = statement(
     JOIN node_state AS state USING (node)
     WHERE CAST(:tenant AS text) IN ('', known.tenant)
         AND coalesce(usage.ended_at, state.received_at) > greatest(usage.started_at, CAST(:since AS timestamptz))
-    ORDER BY usage.gpu, begins, known.tenant, known.service, known.job
+    ORDER BY begins DESC, usage.gpu, known.tenant, known.service, known.job LIMIT :limit
     """,
 )
 
@@ -66,9 +66,10 @@ COPIES = statement(
 )
 
 
-def read_tenures(connection: Connection, node: str, since: datetime, tenant: str) -> list[GpuTenure]:
-    """Returns who held the GPUs of a node since a moment; a tenant's own for a tenant."""
-    return [GpuTenure(*row) for row in connection.execute(HELD, {"node": node, "since": since, "tenant": tenant})]
+def read_tenures(connection: Connection, node: str, since: datetime, tenant: str, limit: int) -> list[GpuTenure]:
+    """Returns the newest times in which copies held GPUs of a node since a moment; a tenant's own for a tenant."""
+    values = {"node": node, "since": since, "tenant": tenant, "limit": limit}
+    return [GpuTenure(*row) for row in connection.execute(HELD, values)]
 
 
 def read_copy_places(connection: Connection, tenant: str, service: str) -> list[ServedPlace]:

@@ -121,7 +121,7 @@ def test_money_shows_where_it_goes_as_services_and_the_plan_say(server: RunningS
     plan = server.request("GET", "/api/v1/plans/current").json["certificate"]
     idle = sum(service["idlePerHour"] for service in overview["services"])
     page = visit(server, viewer, "/money").text
-    table = words(page[page.index('aria-label="Where the money goes') :].partition("</table>")[0])
+    table = words(page[page.index('aria-label="Where the money goes as a table') :].partition("</table>")[0])
     assert f"Held now {overview['money']['heldPerHour']:,.2f}" in table
     assert f"Planned {plan['resourceCost']:,.2f}" in table
     assert f"Idle parts {idle:,.2f}" in table

@@ -1,4 +1,4 @@
-"""A node's charts on its page: who held its GPUs, and what they reported; a tenant sees when its own copies ran."""
+"""A node's page draws the holders of its GPUs and their reports; a tenant sees the times of its own copies."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def test_lanes_show_who_held_a_gpu_by_what_it_was_assigned(server: RunningServer
 
 def test_a_tenant_sees_when_its_own_copies_ran_and_nothing_else(server: RunningServer) -> None:
     own = session(server, server.token("viewer", tenant="shop"))
-    node = next(one["node"] for one in server.request("GET", "/api/v1/plans/current").json["instances"]
-                if one["service"].startswith("shop/"))  # fmt: skip
+    plan = server.request("GET", "/api/v1/plans/current").json
+    node = next(line["node"] for line in plan["instances"] if line["service"].startswith("shop/"))
     page = visit(server, own, f"/nodes/{node}?range=1h").text
     assert list(charts(page)) == ["Who held each GPU"]
     text = words(page)
@@ -127,7 +127,7 @@ def test_a_nodes_charts_are_read_by_eye_and_by_ear(
     with opened(browser, server, viewer.partition("=")[2], **look) as page:
         page.goto("/nodes/node-0?range=1h")
         assert page.get_by_role("img", name="Who held each GPU").is_visible()
-        page.get_by_text("As a table of who held each GPU").click()
-        assert page.get_by_role("region", name="Who held each GPU, as a table").is_visible()
+        page.get_by_text("As a table of Who held each GPU").click()
+        assert page.get_by_role("region", name="Who held each GPU as a table").is_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= look["viewport"]["width"]
         assert violations(page) == []

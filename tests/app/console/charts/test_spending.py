@@ -20,19 +20,19 @@ def parts(figure: SpendingFigure | None) -> dict[str, dict[str, float]]:
 
 def test_the_parts_are_hand_overs_headroom_idle_parts_and_what_whole_numbers_cost() -> None:
     figure = draw_spending([service(6.0, 2.0), service(4.0, rate=None)], 13.0, CERTIFICATE, 7, "EUR")
-    planned = {"Requests that come": 6.0, "Headroom": 2.0, "Idle parts": 2.0}
+    planned = {"Current requests": 6.0, "Headroom": 2.0, "Idle parts": 2.0}
     assert parts(figure) == {
         "Held now": planned | {"Hand-overs": 3.0},
         "Planned": planned,
-        "Against the bound": {"Least possible": 8.0, "Not proved": 1.0, "Whole copies and GPUs": 1.0},
+        "Against the bound": {"Least possible": 8.0, "Unproved gap": 1.0, "Whole copies and GPUs": 1.0},
     }
-    assert figure and figure.drawing.sentence.startswith("Held now 13.00: Requests that come 6.00, Headroom 2.00")
+    assert figure and figure.drawing.sentence.startswith("Held now 13.00: Current requests 6.00, Headroom 2.00")
     assert {part.href for column in figure.columns for part in column.parts} >= {"/services?sort=cost", "/plans/7#how"}
 
 
 def test_while_copies_still_start_as_much_of_the_plan_is_held_as_is_there() -> None:
     held = parts(draw_spending([service(10.0)], 5.0, CERTIFICATE, 7, ""))["Held now"]
-    assert held == {"Requests that come": 2.5, "Headroom": 2.5, "Idle parts": 0.0, "Hand-overs": 0.0}
+    assert held == {"Current requests": 2.5, "Headroom": 2.5, "Idle parts": 0.0, "Hand-overs": 0.0}
 
 
 def test_without_a_bound_none_is_drawn_and_without_prices_nothing_is() -> None:

@@ -1,4 +1,4 @@
-"""What charts of GPUs read: means over steps, also of packed hours, and why a GPU ailed; who held it, as the ledger."""
+"""Charts of GPUs read means over steps, also of packed hours, reasons of ailing, and holders as the ledger does."""
 
 from __future__ import annotations
 
@@ -81,8 +81,9 @@ def test_who_held_a_gpu_is_what_was_assigned_at_most_and_up_to_the_last_report(c
         connection.execute(text(sql))
     shop = GpuTenure(0, "shop", "s", "", 40, NOON, NOON + timedelta(minutes=10))
     lab = GpuTenure(0, "lab", "", "train", 100, NOON + timedelta(minutes=30), NOON + HOUR)
-    assert gpu_holdings.read_tenures(connection, "n-1", NOON, "") == [shop, lab]
-    assert gpu_holdings.read_tenures(connection, "n-1", NOON, "shop") == [shop]
+    assert gpu_holdings.read_tenures(connection, "n-1", NOON, "", 10) == [lab, shop]
+    assert gpu_holdings.read_tenures(connection, "n-1", NOON, "shop", 10) == [shop]
+    assert gpu_holdings.read_tenures(connection, "n-1", NOON, "", 1) == [lab], "the newest"
 
 
 def test_copies_of_a_service_are_where_nodes_report_them_by_what_was_assigned(connection: Connection) -> None:

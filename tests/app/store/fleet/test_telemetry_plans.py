@@ -78,7 +78,7 @@ HOT: list[tuple[TextClause, dict[str, Any]]] = [
     (gpu_points.MEASURED, STEPS),
     (gpu_points.AILING, STEPS),
     (gpu_holdings.COPIES, {"tenant": "shop", "service": "s-7"}),
-    (gpu_holdings.HELD, {"node": "node-7", "since": DAY, "tenant": ""}),
+    (gpu_holdings.HELD, {"node": "node-7", "since": DAY, "tenant": "", "limit": 100}),
     (assignments.SINCE, {"after": 99_990, "nodes": SOME}),
     (assignments.OF_NODE, {"node": "node-7"}),
     (node_state.ORDINALS, {"nodes": SOME}),
