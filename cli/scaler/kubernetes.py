@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from app.settings import Settings
-from cli.scaler.drafting import LookFailed, MeasureLoads
+from cli.scaler.loads import MeasureLoads
 from cli.scaler.looking import ClusterWatch
-from cli.scaler.scaler import OpenTarget
+from cli.scaler.reaching import LookFailed
+from cli.scaler.scaler import OpenEngine
 from clusters.api_server import read_cluster
 from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
 from clusters.objects import ClusterObjects
 from clusters.scaling.outcomes import ReplicaEngine
 from clusters.scaling.server import open_server
-from clusters.scaling.writing import ClusterTarget
+from clusters.scaling.writing import KubernetesEngine
 
 
 def make_cluster(
     settings: Settings, measure: MeasureLoads, pause: Callable[[float], None]
-) -> tuple[ClusterWatch, OpenTarget]:
+) -> tuple[ClusterWatch, OpenEngine]:
     """Returns what reads the cluster of the settings, and what writes to it."""
 
     def read_objects() -> ClusterObjects:
@@ -31,13 +32,13 @@ def make_cluster(
             raise LookFailed("cluster", str(error)) from None
 
     @contextmanager
-    def open_target() -> Iterator[ReplicaEngine]:
+    def open_engine() -> Iterator[ReplicaEngine]:
         try:
             with open_server(choose_cluster(settings.kube_context or None, None, os.environ)) as server:
-                yield ClusterTarget(server)
+                yield KubernetesEngine(server)
         except ClusterUnreachable as error:
             raise LookFailed("cluster", str(error)) from None
 
     namespaces = [name for name in settings.scale_namespaces.replace(",", " ").split() if name]
     watch = ClusterWatch(read_objects, measure, time.monotonic, settings.scale_days, namespaces)
-    return watch, open_target
+    return watch, open_engine

@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from app.store.plans.scale_rows import ScaleDraft, ScaleTarget
-from cli.scaler.drafting import EngineLook, LoadReader, LoadsNow, LookFailed, MeasureLoads, decide_draft, keep_draft
+from cli.scaler.drafting import EngineLook, decide_draft, keep_draft
+from cli.scaler.loads import LoadReader, LoadsNow, MeasureLoads
+from cli.scaler.reaching import LookFailed
 from clusters.decided_bounds import draw_annotated_bounds, leave_to_decisions
 from clusters.deciding import StandingReplicas
 from clusters.estate import ClusterWorkload, Estate, WorkloadName

@@ -17,11 +17,12 @@ from app.control.record.scale_store import ScaleStore
 from app.http.metrics import REGISTRY
 from app.settings import Settings
 from app.store.database.database import Database, Unavailable
-from cli.scaler.drafting import LookFailed, Percentiles, read_token
 from cli.scaler.kubernetes import make_cluster
+from cli.scaler.loads import Percentiles
 from cli.scaler.measures import FAILED, LEADS, LOOKS_FAILED, DesiredReplicas
 from cli.scaler.ray import make_ray
-from cli.scaler.scaler import EngineWatch, OpenTarget, Scaler
+from cli.scaler.reaching import LookFailed, read_token
+from cli.scaler.scaler import EngineWatch, OpenEngine, Scaler
 from cli.scaler.serving import serve_metrics
 from clusters.estate import Estate
 from clusters.measured import MeasuredLoads
@@ -47,8 +48,8 @@ class ScalerProcess:
         holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         store = ScaleStore(self._database, holder, settings.lease_seconds)
         seconds, step_seconds = settings.scale_seconds, settings.scale_step_seconds
-        watch, open_target = self._find_engine()
-        self._scaler = Scaler(store, watch, open_target, time.monotonic, seconds, step_seconds)
+        watch, open_engine = self._make_engine()
+        self._scaler = Scaler(store, watch, open_engine, time.monotonic, seconds, step_seconds)
         self._scheduler = Clockwork(4)
         self._away_until = 0.0
 
@@ -82,7 +83,7 @@ class ScalerProcess:
     def _forget(self) -> None:
         self._scaler.store.forget(self._settings.plan_retention_days)
 
-    def _find_engine(self) -> tuple[EngineWatch, OpenTarget]:
+    def _make_engine(self) -> tuple[EngineWatch, OpenEngine]:
         """Returns what reads and what writes replicas: Ray Serve's where a file names it, else Kubernetes'."""
         if self._settings.ray_services:
             return make_ray(self._settings, self._settings.ray_services, self._measure)

@@ -14,15 +14,16 @@ from app.control.domain.leading import Deposed
 from app.control.record.scale_store import ScaleStore
 from app.store.plans.scale_plans import find_wait_seconds
 from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState, ScaleTarget
-from cli.scaler.drafting import EngineLook, LookFailed
+from cli.scaler.drafting import EngineLook
 from cli.scaler.measures import DECIDED_AT, LEADS, LOADS_UNREAD, LOOKS_FAILED, WRITES
+from cli.scaler.reaching import LookFailed
 from clusters.estate import WorkloadName
 from clusters.scaling.adoption import WantedReplicas
 from clusters.scaling.outcomes import OpenWrite, ReplicaEngine, WriteOutcome
 
 WRITES_AT_ONCE = 8  # a workload whose answers take long holds up no other
 
-OpenTarget = Callable[[], AbstractContextManager[ReplicaEngine]]
+OpenEngine = Callable[[], AbstractContextManager[ReplicaEngine]]
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Scaler:
 
     store: ScaleStore
     watch: EngineWatch
-    open_target: OpenTarget
+    open_engine: OpenEngine
     clock: Callable[[], float]
     seconds: float  # between two cycles
     step_seconds: float  # between two writes to one workload, by all scalers together
@@ -119,12 +120,12 @@ class Scaler:
         for row, outcome in self._ask(due, partial(self._write, epoch, look)):
             self._settle(epoch, row, outcome)
 
-    def _write(self, epoch: int, look: EngineLook, target: ReplicaEngine, row: ScaleRow) -> WriteOutcome:
+    def _write(self, epoch: int, look: EngineLook, engine: ReplicaEngine, row: ScaleRow) -> WriteOutcome:
         if not look.is_recent(self.clock()):
             return WriteOutcome("untried", "the next look decides again")
         assert row.wanted is not None, f"{row.target} is approved without a number"
         wanted = WantedReplicas(look.adopted[row.target], row.wanted)
-        return target.write(wanted, partial(self._begin_write, epoch, row, look))
+        return engine.write(wanted, partial(self._begin_write, epoch, row, look))
 
     def _begin_write(self, epoch: int, row: ScaleRow, look: EngineLook, version: str) -> bool:
         """Returns whether the write may be sent: this process may have been paused since the look."""
@@ -137,7 +138,7 @@ class Scaler:
         """
         now = self.clock()
         due = [row for row in self.store.find_writing() if self._doubts.get(row.target, (0, now))[1] <= now]
-        for row, outcome in self._ask(due, lambda target, row: target.settle(_make_open_write(row))):
+        for row, outcome in self._ask(due, lambda engine, row: engine.settle(_make_open_write(row))):
             tries, _ = self._doubts.pop(row.target, (0, now))
             if outcome.is_open:
                 self._doubts[row.target] = tries + 1, self.clock() + find_wait_seconds(tries)
@@ -149,8 +150,8 @@ class Scaler:
         """Yields what the engine says of each row as soon as it is known."""
         if not rows:
             return
-        with self.open_target() as target, ThreadPoolExecutor(WRITES_AT_ONCE) as threads:
-            asked = {threads.submit(ask, target, row): row for row in rows}
+        with self.open_engine() as engine, ThreadPoolExecutor(WRITES_AT_ONCE) as threads:
+            asked = {threads.submit(ask, engine, row): row for row in rows}
             try:
                 for answer in as_completed(asked):
                     yield asked[answer], answer.result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from agents.host.plaintext import plaintext_refusal
 from cli.exits import Failed
 from cli.leading import LeadingProcess, read_settings, run_until_ended
 
@@ -43,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
         check_address(settings.prometheus_url)
     except AddressRefused as refused:
         raise Failed(f"GPUWRIGHT_PROMETHEUS_URL is not allowed: {refused}") from None
+    if settings.prometheus_token_file and (refusal := plaintext_refusal(settings.prometheus_url)):
+        raise Failed(f"GPUWRIGHT_PROMETHEUS_TOKEN_FILE: {refusal}")
     if settings.ray_services:
         _check_services(settings.ray_services)
     return run_until_ended(settings, _make)
@@ -52,9 +55,11 @@ def _check_services(file: Path) -> None:
     from clusters.ray_serve.services import ServicesRefused, read_services
 
     try:
-        read_services(file)
+        services = read_services(file)
     except ServicesRefused as refused:
         raise Failed("\n".join(refused.faults)) from None
+    if services.token_file and (refusal := plaintext_refusal(services.dashboard)):
+        raise Failed(f"{file}: {refusal}")
 
 
 def _make(settings: Settings) -> LeadingProcess:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import math
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from clusters.addresses import show_message, show_origin
+from clusters.http_answers import AnswerRefused, open_answer, read_body, refuse_page
 from clusters.objects import read_field, read_list, read_mapping, read_text, read_whole
 
 REQUEST_SECONDS = 150.0  # Prometheus itself gives up after two minutes, and says so
@@ -36,16 +36,6 @@ class PrometheusFailed(Exception):
     def __init__(self, reason: str, remedy: str = "", *, is_last: bool = False) -> None:
         super().__init__(reason)
         self.remedy, self.is_last = remedy, is_last
-
-
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the token is for the server that the user named."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(NoRedirect)
 
 
 class MetricSample(NamedTuple):
@@ -124,10 +114,14 @@ class PrometheusServer:
                 seconds = 2.0 ** (attempt - 1) if asked_seconds is None else float(asked_seconds)
                 self.pause(min(LONGEST_PAUSE_SECONDS, seconds))
             try:
-                with _OPENER.open(request, timeout=REQUEST_SECONDS) as answer:
-                    _refuse_page(answer.headers.get_content_type())
-                    found = json.loads(_read_whole(answer))
+                with open_answer(request, REQUEST_SECONDS) as answer:
+                    refuse_page(answer.headers.get_content_type())
+                    found = json.loads(read_body(answer, MOST_BYTES, REQUEST_SECONDS))
                 break
+            except AnswerRefused as refused:
+                raise PrometheusFailed(
+                    str(refused), f"{GIVE_TOKEN}, or {GIVE_ADDRESS}" if refused.is_page else ""
+                ) from None
             except urllib.error.HTTPError as error:
                 if error.code < 400:
                     place = show_origin(error.headers.get("Location", "")) or "another path"
@@ -153,28 +147,6 @@ class PrometheusServer:
         else:
             raise PrometheusFailed("it stays busy")
         return _read_result(found, within or ("data", "result"))
-
-
-def _read_whole(answer: http.client.HTTPResponse) -> bytes:
-    """Returns the body of an answer that is neither too large nor takes too long in all."""
-    found, until = bytearray(), time.monotonic() + REQUEST_SECONDS
-    while part := answer.read1(2**16):
-        found += part
-        if len(found) > MOST_BYTES:
-            raise PrometheusFailed(f"its answer is larger than {MOST_BYTES >> 20} MB")
-        if time.monotonic() > until:
-            raise PrometheusFailed(f"its answer took longer than {REQUEST_SECONDS:.0f} s")
-    if answer.length:
-        raise http.client.IncompleteRead(bytes(found), answer.length)
-    return bytes(found)
-
-
-def _refuse_page(content_type: str) -> None:
-    """Refuses what a proxy shows to people, before its text is read as data."""
-    if content_type == "text/html":
-        raise PrometheusFailed(
-            "it answered with a page for people, as where one signs in", f"{GIVE_TOKEN}, or {GIVE_ADDRESS}"
-        )
 
 
 def _read_result(found: Any, within: Sequence[str]) -> list[Any]:

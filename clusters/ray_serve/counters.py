@@ -16,7 +16,7 @@ RAY = ServerMetrics(
 )  # fmt: skip
 
 
-def find_ray(
+def find_counters(
     job: str, estate: Estate, reader: MetricsReader, _: TellUnread | None = None
 ) -> dict[WorkloadName, MetricsOfWorkload]:
     """Returns the series of each deployment that has some; PrometheusFailed if there is no answer."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from urllib.parse import quote
 
 from clusters.addresses import show_message, show_origin
 from clusters.estate import WorkloadName
-from clusters.metrics.prometheus import NoRedirect
+from clusters.http_answers import AnswerRefused, open_answer, read_body, refuse_page
 from clusters.objects import read_field, read_list, read_mapping, read_text, read_whole
 from clusters.ray_serve.services import KIND
 from clusters.server_dates import read_dates
@@ -24,8 +23,8 @@ from clusters.server_dates import read_dates
 APPLICATIONS = "api/serve/applications/"
 ANSWER_SECONDS = 30.0  # Ray answers from its controller, which may be busy
 MOST_BYTES = 64 * 2**20  # of an answer; each replica has half a kilobyte
+MOST_ERROR_BYTES = 64 * 1024
 NOT_SENT = (ConnectionRefusedError, socket.gaierror)
-_OPENER = urllib.request.build_opener(NoRedirect)
 
 
 class RayFailed(Exception):
@@ -42,7 +41,6 @@ class RayDeployment(NamedTuple):
     name: WorkloadName
     application_status: str
     status: str
-    message: str
     deployed_at: int  # Unix seconds, of its application; with another code or configuration it is later
     takes_scaling: bool  # by others, as its application allows it
     has_autoscaling: bool
@@ -91,36 +89,37 @@ class RayDashboard:
     def _ask(self, path: str, data: bytes | None = None) -> tuple[int, Any, datetime | None]:
         headers = {"Content-Type": "application/json"} if data else {}
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        request = urllib.request.Request(f"{self.url}/{path}", data, headers)  # noqa: S310 (check_address admits http and https alone)
+        request = urllib.request.Request(f"{self.url}/{path}", data, headers)  # noqa: S310 (http and https alone)
         try:
-            try:
-                answer = _OPENER.open(request, timeout=ANSWER_SECONDS)
-            except urllib.error.HTTPError as error:
-                answer = error
-            with answer:
-                if 300 <= answer.status < 400:
-                    place = show_origin(answer.headers.get("Location", "")) or "another path"
-                    raise RayFailed(f"it redirects to {place}, where nobody is asked", is_sent=False)
+            with open_answer(request, ANSWER_SECONDS) as answer:
+                refuse_page(answer.headers.get_content_type())
                 when = next(iter(read_dates(answer.headers.get("Date", ""))), None)
-                return answer.status, _parse(_read_whole(answer)), when
+                return answer.status, _parse(read_body(answer, MOST_BYTES, ANSWER_SECONDS)), when
+        except AnswerRefused as refused:
+            raise RayFailed(str(refused), is_sent=True) from None
+        except urllib.error.HTTPError as error:
+            if error.code < 400:
+                place = show_origin(error.headers.get("Location", "")) or "another path"
+                raise RayFailed(f"it redirects to {place}, and redirects are not followed", is_sent=False) from None
+            return error.code, _parse(_read_part(error)), None
         except urllib.error.URLError as error:
             is_sent = not isinstance(error.reason, NOT_SENT)
             raise RayFailed(f"it cannot be reached: {error.reason}", is_sent=is_sent) from None
+        except http.client.IncompleteRead:
+            raise RayFailed("its answer was cut off", is_sent=True) from None
         except http.client.HTTPException:
             raise RayFailed("it hung up, or does not speak HTTP", is_sent=True) from None
         except OSError as error:
             raise RayFailed(f"no answer came: {error}", is_sent=True) from None
 
 
-def _read_whole(answer: Any) -> bytes:
-    """Returns the body of an answer that is neither too large nor takes too long in all."""
-    found, until = bytearray(), time.monotonic() + ANSWER_SECONDS
-    while part := answer.read1(2**16):
-        found += part
-        if len(found) > MOST_BYTES or time.monotonic() > until:
-            limit = f"{MOST_BYTES >> 20} MB" if len(found) > MOST_BYTES else f"{ANSWER_SECONDS:.0f} seconds"
-            raise RayFailed(f"its answer takes more than {limit}", is_sent=True)
-    return bytes(found)
+def _read_part(error: urllib.error.HTTPError) -> bytes:
+    """Returns what an answer says is wrong; nothing where that does not come."""
+    with error:
+        try:
+            return error.read(MOST_ERROR_BYTES)
+        except (OSError, http.client.HTTPException):
+            return b""
 
 
 def _parse(body: bytes) -> Any:
@@ -142,7 +141,6 @@ def _read(application: str, name: str, found: Any) -> RayDeployment:
         WorkloadName(application, KIND, name),
         read_text(found, "status"),
         read_text(deployment, "status"),
-        show_message(read_text(deployment, "message") or read_text(found, "message")),
         int(deployed) if isinstance(deployed, int | float) and 0 <= deployed < 2**40 else 0,
         read_field(found, "external_scaler_enabled") is True,
         read_field(deployment, "deployment_config", "autoscaling_config") is not None,

@@ -65,7 +65,9 @@ def read_services(file: Path) -> RayServices:
     try:
         with file.open("rb") as opened:
             text = opened.read(MOST_BYTES + 1)
-        found = load_yaml(text.decode()) if len(text) <= MOST_BYTES else None
+        if len(text) > MOST_BYTES:
+            raise ServicesRefused([f"{file} is larger than {MOST_BYTES >> 20} MiB"])
+        found = load_yaml(text.decode())
     except OSError as error:
         raise ServicesRefused([f"{file} cannot be read: {error.strerror}"]) from None
     except (YamlRefused, UnicodeDecodeError) as error:

@@ -59,7 +59,7 @@ class _Gone(_Unread):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterTarget:
+class KubernetesEngine:
     """An API server as what takes replicas."""
 
     server: ScaleServer

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.scaler.drafting import HISTORY_SECONDS, MOST_AGE_SECONDS, LookFailed, Percentiles
+from cli.scaler.drafting import MOST_AGE_SECONDS
+from cli.scaler.loads import HISTORY_SECONDS, Percentiles
 from cli.scaler.looking import ClusterWatch
+from cli.scaler.reaching import LookFailed
 from clusters.estate import Estate, WorkloadName
 from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.objects import ClusterObjects, objects_of

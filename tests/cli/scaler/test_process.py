@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.scaler.drafting import LookFailed, read_token
+from cli.scaler.reaching import LookFailed, read_token
 
 
 @pytest.mark.parametrize("held", [b"SE\nCRET", b"SE CRET", "SÉCRET".encode("latin-1"), b"\xff\xfeSECRET", b""])

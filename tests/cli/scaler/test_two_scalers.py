@@ -12,14 +12,14 @@ import httpx2
 import pytest
 
 from app.control.record.scale_store import ScaleStore
-from cli.scaler.drafting import Percentiles
+from cli.scaler.loads import Percentiles
 from cli.scaler.looking import ClusterWatch
 from cli.scaler.scaler import Scaler
 from clusters.estate import Estate, WorkloadName
 from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.objects import ClusterObjects, objects_of
 from clusters.scaling.server import ScaleServer
-from clusters.scaling.writing import ClusterTarget
+from clusters.scaling.writing import KubernetesEngine
 from tests.clusters.made_up import Item, deployment, node, pod_spec
 from tests.support.scaling import ScalerStore
 
@@ -39,9 +39,9 @@ class MadeUpServer:
     version: int = 1
 
     @contextmanager
-    def open(self) -> Iterator[ClusterTarget]:
+    def open(self) -> Iterator[KubernetesEngine]:
         with httpx2.Client(transport=httpx2.MockTransport(self._answer), base_url="http://cluster") as client:
-            yield ClusterTarget(ScaleServer(client))
+            yield KubernetesEngine(ScaleServer(client))
 
     def scaler(self, holder: str) -> Scaler:
         def clock() -> float:

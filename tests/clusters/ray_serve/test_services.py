@@ -72,7 +72,7 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path: Path) -> None:
     found = {"dashbord": "", "prometheusJob": 'ray"}', "tokenFile": 7, "deployments": [ENTRY, dict(ENTRY), 7]}
     assert len(refuse(tmp_path, found)) == 6
     assert refuse(tmp_path, {"dashboard": "http://ray", "deployments": {}}) == ["deployments {} is not a list"]
-    for text in ("- a", "7", "", "a: *b", "a: [", "x" * MOST_BYTES + "xx"):
+    for text in ("- a", "7", "", "a: *b", "a: [", "a: " + "x" * MOST_BYTES):
         assert len(refuse(tmp_path, text)) == 1
     with pytest.raises(ServicesRefused, match="cannot be read: No such file"):
         read_services(tmp_path / "absent.yaml")

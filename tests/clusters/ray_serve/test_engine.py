@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,10 +16,10 @@ import pytest
 
 from clusters.decided_bounds import AnnotatedBounds
 from clusters.estate import WorkloadName
-from clusters.ray_serve.adopting import QUIET_SECONDS, adopt, find_ray_hold, note_sightings
+from clusters.ray_serve.adopting import QUIET_SECONDS, adopt, find_absence, note_numbers
 from clusters.ray_serve.dashboard import RayDashboard, RayFailed, RayReading
+from clusters.ray_serve.engine import LONGEST, RayEngine
 from clusters.ray_serve.services import KIND, RayAdoption, RayServices
-from clusters.ray_serve.target import LONGEST, RayTarget
 from clusters.scaling.adoption import WantedReplicas
 from clusters.scaling.outcomes import OpenWrite
 from tests.support.ports import free_port
@@ -36,6 +38,8 @@ class Dashboard(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.target, self.answers = 2, list[tuple[int, bytes]]()
         self.shown: Any = None  # in place of what there is
+        self.header: tuple[str, str] | None = None  # that answers have instead of their own
+        self.drips = False  # a byte now and then, and never a whole answer
         self.asked: list[tuple[str, str]] = []  # method and path, or the token that came
 
     @property
@@ -75,10 +79,21 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _answer(self, status: int, body: bytes) -> None:
+        if self.server.drips:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            while self.server.drips:
+                with suppress(OSError):
+                    self.wfile.write(b"X-Drip: 1\r\n")
+                    self.wfile.flush()
+                time.sleep(0.05)
+            return
         self.send_response(status)
+        if self.server.header:
+            self.send_header(*self.server.header)
         if 300 <= status < 400:
             self.send_header("Location", f"{self.server.url}/elsewhere")
-        self.send_header("Content-Length", str(len(body)))
+        if not (self.server.header and self.server.header[0] == "Content-Length"):
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
@@ -94,40 +109,40 @@ def ray() -> Iterator[Dashboard]:
         server.shutdown()
 
 
-def open_target(ray: Dashboard, now: datetime = NOW) -> RayTarget:
+def open_engine(ray: Dashboard, now: datetime = NOW) -> RayEngine:
     services = RayServices(ray.url, None, "ray", (ADOPTION,))
-    return RayTarget(RayDashboard(ray.url, ""), services, lambda: now)
+    return RayEngine(RayDashboard(ray.url, ""), services, lambda: now)
 
 
 def decide(ray: Dashboard, replicas: int = 4) -> WantedReplicas:
-    found = open_target(ray).dashboard.read().deployments[NAME]
+    found = open_engine(ray).dashboard.read().deployments[NAME]
     return adopt(ADOPTION, found, ray.url, "").bound(replicas)
 
 
 def test_a_write_is_done_once_and_read_back(ray: Dashboard) -> None:
-    outcome = open_target(ray).write(decide(ray), lambda version: version == NOW.isoformat())
+    outcome = open_engine(ray).write(decide(ray), lambda version: version == NOW.isoformat())
     assert (outcome.state, ray.target) == ("written", 4)
     posts = [path for method, path in ray.asked if method == "POST"]
     assert posts == ["/api/v1/applications/text/deployments/Summarizer/scale"]
 
 
 def test_nothing_is_sent_without_permission_or_where_something_has_changed(ray: Dashboard) -> None:
-    wanted, target = decide(ray), open_target(ray)
-    assert target.write(wanted, lambda _: False).state == "untried"
+    wanted, engine = decide(ray), open_engine(ray)
+    assert engine.write(wanted, lambda _: False).state == "untried"
     ray.target = 3
-    assert "changed since it was decided" in target.write(wanted, lambda _: True).reason
+    assert "changed since it was decided" in engine.write(wanted, lambda _: True).reason
     ray.target = 2
     for change in ({"mode": "approve"}, {"bounds": AnnotatedBounds(1, 3)}, {"service": "other"}):
-        services = replace(target.services, adopted=(replace(ADOPTION, **change),))
+        services = replace(engine.services, adopted=(replace(ADOPTION, **change),))
         assert (
             "its entry in the file has changed"
-            in replace(target, services=services).write(wanted, lambda _: True).reason
+            in replace(engine, services=services).write(wanted, lambda _: True).reason
         )
     held = replace(wanted, adopted=replace(wanted.adopted, hold="another set it"))
-    assert target.write(held, lambda _: True).reason == "another set it"
-    assert "beyond its bounds or one step" in target.write(replace(wanted, replicas=8), lambda _: True).reason
+    assert engine.write(held, lambda _: True).reason == "another set it"
+    assert "beyond its bounds or one step" in engine.write(replace(wanted, replicas=8), lambda _: True).reason
     ray.shown = {"applications": {}}
-    assert "no such deployment" in target.write(wanted, lambda _: True).reason
+    assert "no such deployment" in engine.write(wanted, lambda _: True).reason
     assert all(method == "GET" for method, _ in ray.asked)
 
 
@@ -145,7 +160,7 @@ def test_what_ray_refuses_is_not_done_and_can_be_tried_again(
 ) -> None:
     wanted = decide(ray)
     ray.answers.append((status, body))
-    outcome = open_target(ray).write(wanted, lambda _: True)
+    outcome = open_engine(ray).write(wanted, lambda _: True)
     assert (outcome.state, outcome.is_refused, outcome.is_open) == ("not written", True, False)
     assert said in outcome.reason
     assert not any("elsewhere" in path for _, path in ray.asked)
@@ -157,14 +172,14 @@ def test_a_write_without_an_answer_stays_open_until_its_number_is_there_or_too_l
 ) -> None:
     wanted = decide(ray)
     ray.answers.append(answer)
-    outcome = open_target(ray).write(wanted, lambda _: True)
+    outcome = open_engine(ray).write(wanted, lambda _: True)
     assert (outcome.state, outcome.is_open) == ("unknown", True)
     tried = OpenWrite(NAME, wanted.adopted.generation, outcome.version, 4)
-    assert open_target(ray, NOW + timedelta(seconds=60)).settle(tried).is_open
-    late = open_target(ray, NOW + LONGEST).settle(tried)
+    assert open_engine(ray, NOW + timedelta(seconds=60)).settle(tried).is_open
+    late = open_engine(ray, NOW + LONGEST).settle(tried)
     assert (late.state, late.is_refused, late.is_open) == ("not written", True, False)
     ray.target = 4
-    assert open_target(ray).settle(tried).state == "written"
+    assert open_engine(ray).settle(tried).state == "written"
 
 
 def test_a_dashboard_that_is_away_or_says_something_else_is_a_sentence(ray: Dashboard) -> None:
@@ -173,25 +188,55 @@ def test_a_dashboard_that_is_away_or_says_something_else_is_a_sentence(ray: Dash
     for shown in ([], {"applications": 7}, {"applications": None}, "text"):
         ray.shown = shown
         with pytest.raises(RayFailed, match="has no applications of Ray Serve"):
-            open_target(ray).dashboard.read()
-    away = replace(open_target(ray), dashboard=RayDashboard(f"http://127.0.0.1:{free_port()}", ""))
+            open_engine(ray).dashboard.read()
+    away = replace(open_engine(ray), dashboard=RayDashboard(f"http://127.0.0.1:{free_port()}", ""))
     outcome = away.write(wanted, lambda _: True)
     assert (outcome.state, outcome.is_refused) == ("not written", True)
     assert "it cannot be reached" in outcome.reason
     assert away.settle(OpenWrite(NAME, 7, NOW.isoformat(), 4)).is_open
     ray.shown = {"applications": {"text": {"deployments": {"Summarizer": 7}}, "other": 7}}
-    assert open_target(ray).dashboard.read().deployments[NAME].target == 0
+    assert open_engine(ray).dashboard.read().deployments[NAME].target == 0
 
 
 def test_a_number_that_another_set_is_let_alone_for_ten_minutes_and_ours_is_not(ray: Dashboard) -> None:
-    found = open_target(ray).dashboard.read().deployments[NAME]
-    seen = note_sightings(RayReading({NAME: found}, None), {}, 0.0)
-    assert find_ray_hold(found, seen[NAME], 0.0) == "", "nobody knows who set what was there before"
+    found = open_engine(ray).dashboard.read().deployments[NAME]
+    seen = note_numbers(RayReading({NAME: found}, NOW), {}, 0.0)
+    assert seen[NAME].find_hold(0.0) == "", "nobody knows who set what was there before"
     seen = {NAME: replace(seen[NAME], wanted=frozenset({4}))}
-    for target, is_held in ((4, False), (3, True)):
+    foreign = "somebody else set 3 replicas; nothing is written until 00:10 UTC"
+    for target, hold in ((4, ""), (3, foreign)):
         changed = found._replace(target=target)
-        later = note_sightings(RayReading({NAME: changed}, None), seen, 60.0)
-        assert bool(find_ray_hold(changed, later[NAME], 60.0)) is is_held
-        assert find_ray_hold(changed, later[NAME], 60.0 + QUIET_SECONDS) == ""
+        later = note_numbers(RayReading({NAME: changed}, NOW), seen, 60.0)
+        assert later[NAME].find_hold(61.0) == later[NAME].find_hold(300.0) == hold
+        assert later[NAME].find_hold(60.0 + QUIET_SECONDS) == ""
         again = changed._replace(deployed_at=8)
-        assert find_ray_hold(again, note_sightings(RayReading({NAME: again}, None), seen, 60.0)[NAME], 60.0) == ""
+        assert note_numbers(RayReading({NAME: again}, NOW), seen, 60.0)[NAME].find_hold(60.0) == ""
+
+
+def test_a_dashboard_that_drips_or_sends_a_page_or_half_an_answer_is_left(
+    ray: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray.header = ("Content-Type", "text/html")
+    with pytest.raises(RayFailed, match="a page for people"):
+        open_engine(ray).dashboard.read()
+    ray.header = ("Content-Length", "100000")
+    with pytest.raises(RayFailed, match="cut off"):
+        open_engine(ray).dashboard.read()
+    ray.header, ray.drips = None, True
+    monkeypatch.setattr("clusters.ray_serve.dashboard.ANSWER_SECONDS", 0.3)
+    with pytest.raises(RayFailed, match="took longer than"):
+        open_engine(ray).dashboard.read()
+    ray.drips = False
+
+
+def test_more_replicas_than_anybody_decides_on_have_a_sentence(ray: Dashboard) -> None:
+    ray.target = 2
+    found = open_engine(ray).dashboard.read().deployments[NAME]._replace(target=10**17)
+    assert "more than 10,000 replicas" in find_absence(found)
+
+
+def test_a_write_for_another_dashboard_is_not_sent(ray: Dashboard) -> None:
+    wanted = decide(ray)
+    other = replace(wanted, adopted=replace(wanted.adopted, uid="http://other:8265"))
+    assert "its entry in the file has changed" in open_engine(ray).write(other, lambda _: True).reason
+    assert ray.target == 2

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from clusters.ray_serve.adopting import GONE, find_ray_hold
+from clusters.ray_serve.adopting import find_absence, find_refusal
 from clusters.ray_serve.dashboard import RayDashboard, RayDeployment, RayFailed
 from clusters.ray_serve.services import RayServices
 from clusters.scaling.adoption import WantedReplicas
@@ -21,7 +21,7 @@ LONGEST = timedelta(seconds=180)  # that Ray takes for a write; an overloaded co
 
 
 @dataclass(frozen=True, slots=True)
-class RayTarget:
+class RayEngine:
     """A Ray cluster as what takes replicas."""
 
     dashboard: RayDashboard
@@ -34,7 +34,7 @@ class RayTarget:
             found = self.dashboard.read().deployments.get(adopted.name)
         except RayFailed as failed:
             return WriteOutcome("not written", f"Ray could not be read: {failed}", is_refused=True)
-        hold = GONE if found is None else self._find_hold(found, wanted)
+        hold = find_absence(found) or self._find_hold(found, wanted)
         if hold:
             return WriteOutcome("not written", hold)
         version = self.now().isoformat()
@@ -49,7 +49,8 @@ class RayTarget:
             return WriteOutcome("not written", f"Ray was not asked: {failed}", version, is_refused=True)
         if 400 <= reply.status < 500:
             return WriteOutcome("not written", f"Ray refused it: {reply.reason}", version, is_refused=True)
-        return self._settle(tried, reply.reason)
+        cause = "Ray took it" if reply.status < 300 else f"Ray answered {reply.reason}"
+        return self._settle(tried, cause)
 
     def settle(self, tried: OpenWrite) -> WriteOutcome:
         return self._settle(tried, "its answer was lost")
@@ -71,14 +72,15 @@ class RayTarget:
             return WriteOutcome("unknown", f"{cause}, and it may yet be done", version, is_open=True)
         return WriteOutcome("not written", f"{cause}, and it was not done", version, is_refused=True)
 
-    def _find_hold(self, found: RayDeployment, wanted: WantedReplicas) -> str:
+    def _find_hold(self, found: RayDeployment | None, wanted: WantedReplicas) -> str:
         """Returns why nothing may be written to the deployment as it is now."""
         adopted = wanted.adopted
+        assert found is not None, f"{adopted.name} is gone"
         entry = next((each for each in self.services.adopted if each.name == adopted.name), None)
-        if entry is None or (entry.service, entry.mode, entry.bounds) != (
-            adopted.service,
-            adopted.mode,
-            adopted.bounds,
+        if (
+            entry is None
+            or (entry.service, entry.mode, entry.bounds) != (adopted.service, adopted.mode, adopted.bounds)
+            or adopted.uid != self.services.dashboard
         ):
             return f"its entry in the file has changed; {AGAIN}"
         if adopted.hold or entry.mode == "advisory":
@@ -87,4 +89,4 @@ class RayTarget:
             return f"it has changed since it was decided; {AGAIN}"
         if adopted.bound(wanted.replicas) != wanted:
             return f"{adopted.replicas} to {wanted.replicas} replicas is beyond its bounds or one step"
-        return find_ray_hold(found, None, 0.0)
+        return find_refusal(found)
