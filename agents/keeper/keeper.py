@@ -22,7 +22,7 @@ from agents.keeper.reconciling import Reconciler, Situation
 from agents.keeper.routing import GatewayRoutes, list_routes
 from agents.keeper.step_runner import StepRunner
 from agents.keeper.steps import STEP_SECONDS, Steps
-from agents.runtime import Running
+from agents.runtime import ExitUndecided, Running
 
 VERIFY_SECONDS = 10.0  # in which adopted copies are verified before routes are declared
 CALM_SECONDS = 1.0  # between two ticks when nothing changes
@@ -222,7 +222,10 @@ class Keeper:
             if not self._drivers.runtime.alive(copy.running):
                 expected = copy.stage is Stage.DRAINING
                 reason = "" if expected else EXITED
-                is_over = bool(copy.wanted.job) and self._steps.note_job_exit(copy) is not ExitVerdict.AGAIN
+                try:
+                    is_over = bool(copy.wanted.job) and self._steps.note_job_exit(copy) is not ExitVerdict.AGAIN
+                except ExitUndecided:
+                    continue
                 if not expected and not is_over:
                     tail = self._drivers.runtime.log_tail(copy.id).strip().replace("\n", " | ")[-300:]
                     ready = float("inf") if self._exits.has_progressed(copy.instance) else now - copy.since

@@ -15,7 +15,7 @@ from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
 from agents.keeper.step_runner import Result, StepRunner, do_nothing
-from agents.runtime import LaunchError
+from agents.runtime import ExitUndecided, LaunchError
 from agents.seams.device import DeviceError, GpuDevice, Trouble
 
 STEP_SECONDS = 0.1  # between two steps of one copy
@@ -241,7 +241,11 @@ class Steps:
         if current is None or not current.rising:
             return
         ready = now - current.since if current.stage is Stage.READY else 0.0
-        if reason == EXITED and current.wanted.job and self.note_job_exit(current) is not ExitVerdict.AGAIN:
+        try:
+            over = reason == EXITED and current.wanted.job and self.note_job_exit(current) is not ExitVerdict.AGAIN
+        except ExitUndecided:
+            return  # the next check finds it again
+        if over:
             self._ledger.record(current.at(Stage.ENDING, now, EXITED, message))
             return
         self._failures.note(current.wanted, reason, message, ready, now)

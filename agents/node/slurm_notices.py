@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from agents.node.reclaim_file import PERIOD_SECONDS, ReclaimFile
-from agents.runtime.slurm_commands import SlurmAway, SlurmCommands
+from agents.runtime import LaunchError
+from agents.runtime.slurm_commands import SlurmCommands
 
-LOOKS = 10  # of the file, to one at Slurm, whose controller answers all nodes
+FILE_LOOKS_PER_SLURM_LOOK = 10  # of the file, to one at Slurm, whose controller answers all nodes
 DRAINED = "DRAIN"
 
 
@@ -37,7 +38,7 @@ class SlurmNotices:
         changed = False
         if self._file is not None:
             changed, self.deadline = self._file.look(), self._file.deadline
-        if self._looks % LOOKS == 0:
+        if self._looks % FILE_LOOKS_PER_SLURM_LOOK == 0:
             changed = self._look_drained() or changed
         self._looks += 1
         return changed
@@ -48,6 +49,6 @@ class SlurmNotices:
         try:
             self.drained = all(DRAINED in self._slurm.read_state(node) for node in self._nodes)
             self.away = ""
-        except SlurmAway as error:
+        except LaunchError as error:
             self.away = str(error)
         return self.drained != before

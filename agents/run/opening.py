@@ -134,7 +134,7 @@ def _metadata(options: AgentOptions, found: AllowList) -> MetadataWall | None:
     if not found.startable_by(options.kind):
         return None
     is_own_user = found.user in (None, os.geteuid())
-    shares_reach = options.kind == "process" and is_own_user and options.cgroup is None
+    shares_reach = options.runtime == "process" and is_own_user and options.cgroup is None
     wall = MetadataWall(options.kind, found.user, shares_reach)
     state = wall.state()
     if not state.blocked:

@@ -44,6 +44,10 @@ class LaunchError(Exception):
     """A copy could not be started; the message says why."""
 
 
+class ExitUndecided(Exception):
+    """How a process has ended is not known yet; ask again."""
+
+
 class CopyRuntime(Protocol):
     """Starts and ends copies. A copy outlives the agent that started it."""
 
@@ -81,7 +85,10 @@ class CopyRuntime(Protocol):
         """Runs the command that saves a copy, with the copy's environment; returns whether it ended with 0 in time."""
 
     def exit_code(self, running: Running) -> int | None:
-        """Returns the code that the ended process left; 128 and its number for a signal. None where it is unknown."""
+        """Returns the code that the ended process left; 128 and its number for a signal. None where it is unknown.
+
+        Raises ExitUndecided where it will be known later.
+        """
 
     def log_tail(self, copy: str) -> str:
         """Returns the last lines that it printed, which explain a failed start."""

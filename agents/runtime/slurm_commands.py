@@ -19,11 +19,16 @@ ACTIVE = (*WAITING, "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "SIGNALING"
 SHARED = ("mps", "shard")  # the kinds of GRES that divide a GPU
 _SECONDS = 5.0
 _AWAY_SECONDS = 10.0  # for which a controller that has not answered is asked nothing: each command would wait again
+_NO_ANSWER = ("Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted")
 _GRES = re.compile(r"(\w+)(?::([^:(),]+))?:(\d+)(?:\([^)]*\))?")
 
 
 class SlurmAway(LaunchError):
     """Slurm's controller does not answer, or a command of Slurm is not installed."""
+
+
+class SlurmRefused(LaunchError):
+    """Slurm answers, and refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,11 @@ class SlurmCommands:
     def find_job(self, name: str) -> SlurmJob | None:
         """Returns the newest job of a name, also for some minutes after its end; None if there is none."""
         words = ("--noheader", "--states=all", f"--user={os.geteuid()}", f"--name={name}", "--format=%A|%T|%r")
-        found = [line.split("|", 2) for line in self._run(("squeue", *words)).splitlines()]
-        jobs = [SlurmJob(int(number), state, reason) for number, state, reason in found]
+        try:
+            found = [line.split("|", 2) for line in self._run(("squeue", *words)).splitlines()]
+            jobs = [SlurmJob(int(number), state, reason) for number, state, reason in found]
+        except ValueError as error:
+            raise SlurmAway(f"Slurm's squeue answers with something else: {error}") from error
         return max(jobs, key=lambda job: job.number, default=None)
 
     def cancel(self, name: str) -> None:
@@ -96,16 +104,19 @@ class SlurmCommands:
             raise SlurmAway("Slurm's controller does not answer")
         environment = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
         given: dict[str, Any] = {"env": environment, "umask": 0o077, "cwd": "/", "timeout": _SECONDS}
+        given |= {"encoding": "utf-8", "errors": "replace"}
         done: subprocess.CompletedProcess[str]
         try:
-            done = subprocess.run(words, check=False, input=text, capture_output=True, text=True, **given)
+            done = subprocess.run(words, check=False, input=text, capture_output=True, **given)
         except subprocess.TimeoutExpired as error:
             self._away_until = time.monotonic() + _AWAY_SECONDS
             raise SlurmAway(f"Slurm's controller has not answered {words[0]} for {_SECONDS:g} s") from error
         except OSError as error:
             raise SlurmAway(f"Slurm's {words[0]}: {error}") from error
         if done.returncode != 0:
-            raise SlurmAway(f"Slurm's {words[0]}: {(done.stderr or done.stdout).strip() or done.returncode}")
+            message = (done.stderr or done.stdout).strip()
+            is_away = any(text in message for text in _NO_ANSWER)
+            raise (SlurmAway if is_away else SlurmRefused)(f"Slurm's {words[0]}: {message or done.returncode}")
         return done.stdout
 
 

@@ -44,8 +44,12 @@ def find_mismatch(start: SlurmStart, given: Mapping[str, str]) -> str:
 
 def main(path: str) -> int:
     file = Path(path)
-    start = msgspec.json.decode(file.read_bytes(), type=SlurmStart)
-    file.unlink()
+    try:
+        start = msgspec.json.decode(file.read_bytes(), type=SlurmStart)
+        file.unlink()
+    except FileNotFoundError:
+        sys.stderr.write("the agent has withdrawn this copy\n")
+        return _REFUSED
     if mismatch := find_mismatch(start, os.environ):
         sys.stderr.write(f"{mismatch}\n")
         return _REFUSED

@@ -101,7 +101,7 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
     )
     names = "with --runtime slurm: Slurm's names of this machine, in the order of its GPUs; default: its host name"
     parser.add_argument("--slurm-nodes", metavar="NAME,...", type=_split_names, default=(), help=names)
-    own = "with --runtime slurm: further options of sbatch, in one word, like '--partition=gpu --cpus-per-task=4'"
+    own = "with --runtime slurm: options of sbatch, quoted as one argument, like '--partition=gpu --cpus-per-task=4'"
     parser.add_argument("--slurm-options", metavar="OPTIONS", type=_split_words, default=(), help=own)
     parser.add_argument(
         "--image", metavar="IMAGE", default="", help="with --runtime pods: of templates that name none; the agent's own"

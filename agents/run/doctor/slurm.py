@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 from agents.run.opening import AgentOptions, name_slurm_nodes
-from agents.runtime.slurm_commands import SlurmAway, SlurmCommands
+from agents.runtime import LaunchError
+from agents.runtime.slurm_commands import SlurmCommands
 
 _STARTS = ("IDLE", "MIXED", "ALLOCATED", "COMPLETING")
 
@@ -18,7 +19,7 @@ def check_slurm(options: AgentOptions, gpus: int) -> Iterator[DoctorFinding]:
         slurm = SlurmCommands(options.slurm_options)
         known = slurm.read_gpus(nodes)
         states = {node: slurm.read_state(node) for node in nodes}
-    except SlurmAway as error:
+    except LaunchError as error:
         advice = "Install slurm-client, start slurmctld and slurmd, or name Slurm's nodes here with --slurm-nodes."
         yield fail("slurm", str(error), advice)
         return

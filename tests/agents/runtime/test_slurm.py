@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,9 +21,9 @@ from agents.node.slurm_notices import SlurmNotices
 from agents.run.doctor.findings import Level
 from agents.run.doctor.slurm import check_slurm
 from agents.run.opening import AgentOptions, open_node
-from agents.runtime import CopyRuntime, Launch, LaunchError, Running, proc
+from agents.runtime import CopyRuntime, ExitUndecided, Launch, LaunchError, Running, proc
 from agents.runtime.slurm import SlurmRuntime
-from agents.runtime.slurm_commands import SlurmAway, SlurmCommands, parse_gpus
+from agents.runtime.slurm_commands import SlurmAway, SlurmCommands, SlurmRefused, parse_gpus
 from agents.runtime.slurm_start import SlurmStart, find_mismatch
 from agents.templates import Confined, Filled
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
@@ -135,8 +136,20 @@ def start_with(runtime: SlurmRuntime, copy: str, gpu: str, share: str = "") -> L
 
 def gres_of(slurm: Slurm, runtime: SlurmRuntime, copy: str) -> tuple[str, str]:
     """What a copy's job asks for, and where it runs."""
-    shown = slurm.ask("squeue", "--noheader", f"--name={runtime._name(copy)}", "--format=%b %N").split()
+    shown = slurm.ask("squeue", "--noheader", f"--name={runtime._name_job(copy)}", "--format=%b %N").split()
     return shown[0], shown[1] if len(shown) > 1 else ""
+
+
+def await_code(runtime: SlurmRuntime, copy: Running) -> int | None:
+    codes: list[int | None] = []
+
+    def decided() -> bool:
+        with suppress(ExitUndecided):
+            codes.append(runtime.exit_code(copy))
+        return bool(codes)
+
+    until(decided, "Slurm knows how it ended")
+    return codes[0]
 
 
 @pytest.mark.slow
@@ -170,7 +183,7 @@ def test_a_copy_that_slurm_holds_back_says_why_and_is_withdrawn(runtime: SlurmRu
 def test_a_job_cancelled_before_its_process_runs_is_a_failed_start(runtime: SlurmRuntime, slurm: Slurm) -> None:
     slurm.ask("scontrol", "update", "nodename=one", "state=drain", "reason=test")
     launch = start_with(runtime, "a", "GPU-0", "30")
-    slurm.ask("scancel", f"--name={runtime._name('a')}")
+    slurm.ask("scancel", f"--name={runtime._name_job('a')}")
     slurm.ask("scontrol", "update", "nodename=one", "state=resume")
     with pytest.raises(LaunchError, match="ended as CANCELLED"):
         until(lambda: runtime.start(launch), "it is asked about again")
@@ -224,7 +237,7 @@ def test_an_agent_refuses_a_slurm_that_does_not_know_its_gpus(runtime: SlurmRunt
     try:
         with pytest.raises(ValueError, match="knows 2 GPUs of one, other, and this machine has 4"):
             open_node(options)
-        with pytest.raises(SlurmAway, match="nowhere not found"):
+        with pytest.raises(SlurmRefused, match="nowhere not found"):
             open_node(replace(options, slurm_nodes=("nowhere",)))
         parts = open_node(replace(options, slurm_nodes=("one", "other", "pair")))
         assert isinstance(parts.drivers.runtime, SlurmRuntime)
@@ -306,17 +319,35 @@ def test_copies_go_on_while_slurms_controller_is_away(runtime: SlurmRuntime, slu
     until(lambda: runtime.start(first), "it runs")
     (copy,) = runtime.find()
     with slurm.controller_away():
-        with pytest.raises(LaunchError, match="controller has not answered squeue for 5 s"):
-            start_with(runtime, "b", "GPU-1", "30")
+        start_with(runtime, "b", "GPU-1", "30")
+        assert "controller has not answered squeue for 5 s" in runtime.log_tail("b")
         with pytest.raises(LaunchError, match="controller does not answer"):
             runtime.withdraw("b")
         assert runtime.alive(copy)
         runtime.end(copy, force=False)
         until(lambda: not runtime.alive(copy), "it ends all the same")
-        with pytest.raises(LaunchError):
+        with pytest.raises(ExitUndecided):
             runtime.exit_code(copy)
-    fresh = opened(runtime._folder, ["GPU-0"])
-    until(lambda: fresh.exit_code(copy) == 143, "Slurm knows its end once it is back")
+    assert await_code(runtime, copy) == 143, "Slurm knows its end once it is back"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("code", "shown"), [(0, 0), (7, 7)])
+def test_an_exit_code_is_told_once_slurm_is_sure_of_it(
+    runtime: SlurmRuntime, slurm: Slurm, code: int, shown: int
+) -> None:
+    launch = replace(launched("a", f"sleep 0.5; exit {code}"), gpu="GPU-1", limits={MPS_SHARE: "30"})
+    started: list[Running] = []
+
+    def runs() -> bool:
+        running = runtime.start(launch)
+        started.extend([running] if running else [])
+        return bool(started)
+
+    until(runs, "it runs")
+    until(lambda: not runtime.alive(started[0]), "it ends")
+    assert "other" in slurm.ask("squeue", "--noheader", "--format=%N"), "its epilog runs"
+    assert await_code(runtime, started[0]) == shown
 
 
 @pytest.mark.slow
