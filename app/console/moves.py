@@ -13,7 +13,7 @@ from app.store.fleet.fleet_map import MapNode
 from solvers.planning.wire import PlanLinesWire
 
 WIDE = 18  # of a box
-MOST_NODES = 60
+MOST_NODES = 50
 
 OnNode = Mapping[int, Sequence[GpuResident]]
 

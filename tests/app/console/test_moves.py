@@ -58,4 +58,4 @@ def test_of_many_nodes_the_first_are_drawn_and_the_others_counted() -> None:
     names = [f"n{number}" for number in range(70)]
     before, after = plans([], [instance("shop/a", name, 0) for name in names])
     found = draw_moves(before, after, [node(name) for name in names])
-    assert (len(found.nodes), found.more) == (60, 10)
+    assert (len(found.nodes), found.more) == (50, 20)
