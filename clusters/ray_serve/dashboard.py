@@ -72,7 +72,8 @@ class RayDashboard:
     def read(self) -> RayReading:
         status, body, when = self._ask(APPLICATIONS)
         if status != 200:
-            raise RayFailed(f"it answered {status} {_read_error(body)}".rstrip(), is_sent=True)
+            remedy = "; name a file in tokenFile with a token that it takes" if status in (401, 403) else ""
+            raise RayFailed(f"it answered {status} {_read_error(body)}".rstrip() + remedy, is_sent=True)
         found = read_field(body, "applications")
         if not isinstance(found, Mapping):
             raise RayFailed("its answer has no applications of Ray Serve", is_sent=True)
