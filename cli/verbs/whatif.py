@@ -192,7 +192,8 @@ def _curve(points: list[MovePointWire]) -> Iterator[str]:
         )  # fmt: skip
     few = find_few(points)
     if few["services"]:
-        yield f"with {len(few['moved'])} others moved:" if few["moved"] else "with no other service moved:"
+        count = len(few["moved"])
+        yield f"with {count} other{'s' * (count > 1)} moved:" if count else "with no other service moved:"
     for service in few["services"][:SERVICES_SHOWN]:
         yield plain(f"  {service['service']}: {service['words']}; {'; '.join(service['reasons'])}")
 
