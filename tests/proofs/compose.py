@@ -26,6 +26,8 @@ PLUGINS = ("compose", "buildx")
 PROGRAMS = (("docker", "docker.io"), ("dockerd", "docker.io"), ("debootstrap", "debootstrap"))
 LARGEST_MB = {"api": 250, "agent": 150, "gateway": 160, "planner": 700}
 PATIENCE_SECONDS = 900.0  # a hang guard
+# Docker 20.10 sometimes counts an endpoint of a container that is gone, and keeps its network (moby, issue 43286).
+PHANTOM = "has active endpoints"
 
 
 class WentWrong(Exception):
@@ -98,16 +100,14 @@ class Compose:
         left = run_command(["docker", "ps", "-aq", "--filter", ours]) + run_command(
             ["docker", "volume", "ls", "-q", "--filter", ours]
         )
-        if not left and (not ended.returncode or _are_networks_empty(ours)):
+        is_done = not ended.returncode or (PHANTOM in ended.stderr and _are_networks_empty(ours))
+        if is_done and not left:
             return []
         return [f"docker compose down -v ended with {ended.returncode} and left {left.split()}: {ended.stderr[-500:]}"]
 
 
 def _are_networks_empty(ours: str) -> bool:
-    """Returns whether no container is in what networks are left.
-
-    Docker 20.10 sometimes counts an endpoint of a container that is gone, and keeps its network (moby, issue 43286).
-    """
+    """Returns whether no container is in what networks are left."""
     networks = run_command(["docker", "network", "ls", "-q", "--filter", ours]).split()
     counting = ["docker", "network", "inspect", "--format", "{{len .Containers}}"]
     return all(int(run_command([*counting, network])) == 0 for network in networks)
