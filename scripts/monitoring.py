@@ -42,6 +42,13 @@ class Panel:
     wide: int = 8  # of 24
 
 
+CHOSEN = '{tenant="$tenant", service="$service"}'
+BUCKETS = f"sum by (le) (rate(gpuwright_service_latency_seconds_bucket{CHOSEN}[5m]))"
+PARTS = {0.5: "50 of a hundred", 0.95: "95 of a hundred", 0.99: "99 of a hundred"}
+VARIABLES = {  # of the dashboard: those of its panels that name a service
+    "tenant": "label_values(gpuwright_slo_latency_seconds, tenant)",
+    "service": 'label_values(gpuwright_slo_latency_seconds{tenant="$tenant"}, service)',
+}
 PANELS = (
     Panel("Leaders", "none", (("sum(gpuwright_leader)", "leaders"),), "stat", 3),
     Panel("Plan in force", "none", (("max(gpuwright_plan_generation)", "generation"),), "stat", 3),
@@ -76,6 +83,16 @@ PANELS = (
     Panel(
         "Burn rates, an hour", "none",
         (('topk(10, gpuwright_slo_burn_rate{window="1h"})', "{{tenant}}/{{service}}"),),
+    ),
+    Panel(
+        "Latencies of $tenant/$service", "s",
+        (*((f"histogram_quantile({part}, {BUCKETS})", legend) for part, legend in PARTS.items()),
+         (f"max(gpuwright_slo_latency_seconds{CHOSEN})", "promised")),
+    ),
+    Panel(
+        "Within the SLO, of $tenant/$service", "percentunit",
+        ((f"max(gpuwright_slo_attainment_ratio{CHOSEN})", "attained in an hour"),
+         (f"max(gpuwright_slo_target_ratio{CHOSEN})", "promised")),
     ),
     Panel(
         "Shed", "percentunit", (("gpuwright_service_shed_ratio > 0", "{{tenant}}/{{service}}"),),
@@ -157,6 +174,31 @@ trace: a span `cycle`, with one span for each phase.
 
 Events (`GET /api/v1/events`) describe what happened, with reasons from a fixed list. Repeats within an hour are
 counted.
+
+## Exemplars and percentiles
+
+Server and planner answer in OpenMetrics if the header `Accept` names `application/openmetrics-text`, as that of
+Prometheus does. Only this answer has exemplars, one for each bucket of a histogram:
+
+| buckets of | name |
+|---|---|
+| `gpuwright_service_latency_seconds` | the plan in force at its last answer: `generation` |
+| `gpuwright_fast_lane_seconds` | the plan that the step made: `generation` |
+| `gpuwright_cycle_phase_seconds` | the plan that `cycle` made or kept: `generation`; each phase's `trace_id` |
+| `gpuwright_request_seconds` | the request, as in the log: `request_id`; its `trace_id` |
+
+`trace_id` needs a collector of traces. Prometheus keeps exemplars if it runs with `--enable-feature=exemplar-storage`.
+
+The percentile of a service's latency, and the line that its SLO promises:
+
+```text
+histogram_quantile(0.99, sum by (le) (
+  rate(gpuwright_service_latency_seconds_bucket{tenant="shop", service="search"}[5m])))
+max(gpuwright_slo_latency_seconds{tenant="shop", service="search"})
+```
+
+A bucket ends 1.47 times as late as the one before it. The buckets count what the SLO counts. A new leader counts from
+zero, as `rate` expects of a new process. The view [`report.latency`](sql.md) reads finer buckets.
 """
 
 
@@ -216,6 +258,13 @@ def dashboard() -> dict[str, Any]:
         "schemaVersion": 39,
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
+        "templating": {
+            "list": [
+                {"name": name, "type": "query", "datasource": source, "definition": query,
+                 "query": {"query": query, "refId": name}, "refresh": 2, "sort": 1}
+                for name, query in VARIABLES.items()
+            ]
+        },
         "panels": panels,
     }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from fastapi import Response
+from fastapi import Request, Response
 
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
@@ -55,8 +55,9 @@ def readyz(ctx: Ctx) -> Reply[ReadinessWire]:
 
 
 @router.get("/metrics", tags=["health"], summary="Prometheus metrics; needs a token without a tenant")
-def scrape(ctx: Ctx) -> Response:
-    return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)
+def scrape(ctx: Ctx, request: Request) -> Response:
+    page, media_type = metrics.render(request.headers.get("accept", ""))
+    return Response(page, media_type=media_type)
 
 
 @router.get("/api/v1/whoami", tags=["tokens"], summary="Id, scope, tenant and expiry of this token")

@@ -106,8 +106,9 @@ class Planner:
             return None
         self.called_for = None
         try:
-            with phase("cycle"):
+            with phase("cycle") as exemplar:
                 result = self._run_cycle(reason, self._observe())
+                exemplar["generation"] = str(result.generation or (result.snapshot.target if result.snapshot else 0))
             metrics.CYCLES.labels(result.outcome).inc()
             self._last_question = result.last_question
             self._jobs.note_cycle(result)
@@ -149,9 +150,9 @@ class Planner:
             return self._answer(self.loads.recent, began) if self.store.epoch else 0
 
     def _answer(self, read: ReadLoads, began: float) -> int:
-        def assign() -> None:
+        def assign(generation: int) -> None:
             self.advance()
-            metrics.FAST_SECONDS.observe(time.perf_counter() - began)
+            metrics.FAST_SECONDS.observe(time.perf_counter() - began, {"generation": str(generation)})
 
         # Loads are read even before the first plan, which will be made for them.
         try:

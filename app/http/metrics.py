@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import (
     CollectorRegistry,
@@ -12,9 +12,10 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import exposition as text
+from prometheus_client.openmetrics import exposition as openmetrics
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+OPEN_METRICS = "application/openmetrics-text"
 disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began is of no use
 REGISTRY = CollectorRegistry()
 ProcessCollector(namespace="gpuwright", registry=REGISTRY)
@@ -67,8 +68,8 @@ _requests: dict[tuple[str, str, int], Counter] = {}
 _seconds: dict[str, Histogram] = {}
 
 
-def count_answer(method: str, route: str, status: int, seconds: float | None) -> None:
-    """Counts an answer. Routes are templates, so the children stored here are few."""
+def count_answer(method: str, route: str, status: int, seconds: float | None, exemplar: Mapping[str, str]) -> None:
+    """Counts an answer. Routes are templates, so the children stored here are few. The exemplar identifies it."""
     key = (method, route, status)
     counter = _requests.get(key)
     if counter is None:
@@ -80,7 +81,7 @@ def count_answer(method: str, route: str, status: int, seconds: float | None) ->
         histogram = _seconds.get(route)
         if histogram is None:
             histogram = _seconds[route] = REQUEST_SECONDS.labels(route)
-        histogram.observe(seconds)
+        histogram.observe(seconds, dict(exemplar))
 
 
 def watch_pool(gauge: Gauge, size: Callable[[], int], in_use: Callable[[], int]) -> None:
@@ -89,6 +90,9 @@ def watch_pool(gauge: Gauge, size: Callable[[], int], in_use: Callable[[], int])
     gauge.labels("in_use").set_function(in_use)
 
 
-def render() -> bytes:
-    """Returns the text that Prometheus scrapes."""
-    return generate_latest(REGISTRY)
+def render(accept: str = "") -> tuple[bytes, str]:
+    """Returns the page that Prometheus scrapes, and its media type. Only OpenMetrics can carry exemplars."""
+    # Not the client's `choose_encoder`: it fails at a version that is no number, and repeats it in the answer.
+    if any(entry.split(";")[0].strip().lower() == OPEN_METRICS for entry in accept.split(",")):
+        return openmetrics.generate_latest(REGISTRY), openmetrics.CONTENT_TYPE_LATEST  # type: ignore[no-untyped-call]
+    return text.generate_latest(REGISTRY), text.CONTENT_TYPE_LATEST

@@ -42,6 +42,7 @@ class Tracing:
         with self._tracer.start_as_current_span(
             visit.method, context=context, kind=self._trace.SpanKind.SERVER
         ) as span:
+            visit.trace_id = self.current_id()
             try:
                 yield
             finally:
@@ -61,6 +62,11 @@ class Tracing:
     def part(self, name: str) -> AbstractContextManager[object]:
         """Opens a span inside the current span, or a new trace."""
         return self._tracer.start_as_current_span(name)
+
+    def current_id(self) -> str:
+        """Returns the id of the current trace if it is sent, as a caller may ask that its trace is not."""
+        context = self._trace.get_current_span().get_span_context()
+        return f"{context.trace_id:032x}" if context.trace_flags.sampled else ""
 
     def note(self, values: Mapping[str, str | int | float | bool]) -> None:
         """Adds attributes to the current span."""

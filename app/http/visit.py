@@ -24,6 +24,7 @@ log = logging.getLogger("gpuwright.access")
 
 PIECE = 64 * 1024  # bytes handed to the socket at a time, so that a slow reader fills no buffer with megabytes
 SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=/-]{0,127}")
+MOST_OF_ID = 64  # characters of it in an exemplar, all of which may have 128
 NO_ROUTE = "(gate)"
 UNMATCHED = "(none)"
 CLIENT_LEFT = 499
@@ -62,6 +63,7 @@ class Visit:
         "started",
         "started_at",
         "status",
+        "trace_id",
     )
 
     unlogged = 0  # refusals since the last line about a refusal
@@ -85,6 +87,7 @@ class Visit:
         self.started = False  # the head of the answer was sent
         self.ended = False  # the application has given the whole answer
         self.status = 0
+        self.trace_id = ""  # if its span is sent to a collector
         self.sent_bytes = 0
         self.started_at = time.perf_counter()
         self._send = send
@@ -148,7 +151,10 @@ class Visit:
         """Counts and logs the answer."""
         seconds = time.perf_counter() - self.started_at
         status = self.status or CLIENT_LEFT
-        metrics.count_answer(self.method, self.route, status, None if self.lane.long else seconds)
+        exemplar = {"request_id": self.request_id[:MOST_OF_ID]}
+        if self.trace_id:
+            exemplar["trace_id"] = self.trace_id
+        metrics.count_answer(self.method, self.route, status, None if self.lane.long else seconds, exemplar)
         if status == 429:
             metrics.RATE_LIMITED.labels(self.lane.name).inc()
         if status < 400 and (self.lane.node or self.lane is PROBE):

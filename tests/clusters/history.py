@@ -63,7 +63,7 @@ def prometheus_with(
 
 
 @contextmanager
-def prometheus_over(folder: Path, scraped: Mapping[str, int] | None = None) -> Iterator[str]:
+def prometheus_over(folder: Path, scraped: Mapping[str, int] | None = None, *options: str) -> Iterator[str]:
     """Yields the URL of a Prometheus over the data in a folder; it scrapes the ports of these jobs, each second."""
     jobs = [
         {"job_name": job, "scrape_interval": "1s", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
@@ -79,6 +79,7 @@ def prometheus_over(folder: Path, scraped: Mapping[str, int] | None = None) -> I
                 f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
                 # Blocks as they are: none is compacted while somebody measures.
                 "--storage.tsdb.retention.time=100d", "--storage.tsdb.max-block-duration=6h", "--web.enable-admin-api",
+                *options,
             ],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip

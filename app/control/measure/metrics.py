@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome
 from app.control.domain.desired import CopyCounts
 from app.control.domain.events import NewEvent, Reason
+from app.control.measure.latencies import LatencyHistograms
 from app.http.metrics import REGISTRY
+from app.store.fleet.loads import LoadBucket
 
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 
@@ -81,6 +83,8 @@ class ServiceFigures:
     attainment: float | None = None  # None: no requests
     burn_rates: Mapping[str, float] = field(default_factory=dict)  # by window: 5m, 30m, 1h, 6h
     burstiness: float = 1.0  # of arrivals, over windows of the SLO
+    slo_seconds: float | None = None  # the latency promised; of a language model for its first token
+    slo_ratio: float | None = None  # of requests, for which it is promised
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,9 @@ class FigureCollector(Collector):
         self.figures = PlannerFigures()
         self.rolling_since: float | None = None
         self.copies: Mapping[str, CopyCounts] = {}  # by service
+        self.latencies = LatencyHistograms()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily | HistogramMetricFamily]:
         """Yields every family, also those without values."""
         now = self.figures
         yield _gauge("gpuwright_leader", "1 if this process plans the fleet.", float(now.leads))
@@ -157,6 +162,7 @@ class FigureCollector(Collector):
         yield _gauge("gpuwright_releasable_nodes", "Nodes that could be returned.", now.releasable_nodes)
         yield _gauge("gpuwright_releasable_per_hour", "Savings if they were returned.", now.releasable_per_hour)
         yield from _services(now.services)
+        yield from self.latencies.collect()
         yield from _copies(self.copies)
         yield from _tenants(now.tenants)
         yield _make_family(
@@ -180,6 +186,7 @@ REGISTRY.register(COLLECTOR)
 def show_figures(figures: PlannerFigures) -> None:
     """Sets the figures to export from now on. A planner that does not lead knows no copies."""
     COLLECTOR.figures = figures
+    COLLECTOR.latencies.keep_only(figures.services)
     if not figures.leads:
         COLLECTOR.copies = {}
 
@@ -193,6 +200,11 @@ def show_rollout(began: datetime | None) -> None:
 def show_copies(copies: Mapping[str, CopyCounts]) -> None:
     """Sets the copies of each service to export from now on."""
     COLLECTOR.copies = copies
+
+
+def count_latencies(buckets: Iterable[LoadBucket]) -> None:
+    """Counts the answers of these buckets under the plan in force."""
+    COLLECTOR.latencies.add(buckets, COLLECTOR.figures.generation)
 
 
 def count_decision(decision: Decision) -> None:
@@ -225,12 +237,13 @@ def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFam
         ("gpuwright_service_shed_ratio", "Share of requests that the plan leaves to be answered 503.", "shed_share"),
     ):
         yield _make_labelled_family(name, text, who, ((key, getattr(figures, field_name)) for key, figures in named))
-    yield _make_labelled_family(
-        "gpuwright_slo_attainment_ratio",
-        "Share of requests within the SLO.",
-        who,
-        ((key, figures.attainment) for key, figures in named if figures.attainment is not None),
-    )
+    for name, text, field_name in (
+        ("gpuwright_slo_attainment_ratio", "Share of requests within the SLO.", "attainment"),
+        ("gpuwright_slo_latency_seconds", "Latency that the SLO promises.", "slo_seconds"),
+        ("gpuwright_slo_target_ratio", "Share of requests for which the SLO promises it.", "slo_ratio"),
+    ):
+        values = ((key, getattr(figures, field_name)) for key, figures in named)
+        yield _make_labelled_family(name, text, who, ((key, value) for key, value in values if value is not None))
     yield _make_labelled_family(
         "gpuwright_slo_burn_rate",
         "Late requests over those that the SLO allows, by window.",

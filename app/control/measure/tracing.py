@@ -14,14 +14,20 @@ _collected: list[tracing.Tracing] = []  # at most a single tracer: a planner is 
 
 
 @contextmanager
-def phase(name: str) -> Iterator[None]:
-    """Times a phase of a cycle; `cycle` is the whole cycle, and contains the other phases."""
+def phase(name: str) -> Iterator[dict[str, str]]:
+    """Times a phase of a cycle; `cycle` is the whole cycle, and contains the other phases.
+
+    Yields what identifies it beside its measured time: the trace, if there is one, and what its caller adds.
+    """
     began = time.perf_counter()
+    exemplar: dict[str, str] = {}
     with _collected[0].part(name) if _collected else nullcontext():
+        if _collected and (trace_id := _collected[0].current_id()):
+            exemplar["trace_id"] = trace_id
         try:
-            yield
+            yield exemplar
         finally:
-            metrics.PHASE_SECONDS.labels(name).observe(time.perf_counter() - began)
+            metrics.PHASE_SECONDS.labels(name).observe(time.perf_counter() - began, exemplar)
 
 
 def note(**values: str | int | float | bool) -> None:

@@ -163,10 +163,11 @@ class ReportListener:
             return self._drift.measured
 
     def store_buckets(self) -> None:
-        """Stores full buckets; those that the database does not take are retried while a new leader would read them."""
+        """Counts and stores full buckets; those not taken are stored again while a new leader would read them."""
         with self._turn:
-            full = [*self._unstored, *self._loads.full()]
-            self._unstored = []
+            fresh = self._loads.full()
+            full, self._unstored = [*self._unstored, *fresh], []
+        metrics.count_latencies(fresh)
         if not full:
             return
         try:

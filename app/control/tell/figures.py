@@ -98,7 +98,7 @@ def _services(announced: Announcement) -> dict[str, ServiceFigures]:
     outcome = announced.outcome
     short = {unserved.service: unserved.rate_per_second for unserved in outcome.plan.unserved}
     found = {}
-    for name in outcome.question.problem.services:
+    for name, service in outcome.question.problem.services.items():
         expected, slo = outcome.snapshot.expected.get(name), announced.slos.get(name, SloStatus())
         found[name] = ServiceFigures(
             asked_per_second=expected.observed_per_second if expected else 0.0,
@@ -108,5 +108,7 @@ def _services(announced: Announcement) -> dict[str, ServiceFigures]:
             shed_share=announced.sheds.get(name, Shedding()).share,
             attainment=slo.attainment.get(ATTAINED_IN),
             burn_rates=slo.burn_rates,
+            slo_seconds=service.slo_ms / 1000,
+            slo_ratio=service.percentile / 100,
         )
     return found

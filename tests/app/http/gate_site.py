@@ -140,5 +140,5 @@ def run(story: Callable[[], Coroutine[None, None, None]]) -> None:
 
 
 def read_metric(name: str) -> float:
-    (line,) = [line for line in metrics.render().decode().splitlines() if line.startswith(f"gpuwright_{name} ")]
+    (line,) = [line for line in metrics.render()[0].decode().splitlines() if line.startswith(f"gpuwright_{name} ")]
     return float(line.split()[-1])

@@ -167,8 +167,9 @@ def api() -> FastAPI:
         raise Unavailable(f"cannot reach postgresql://u:{CANARY}@db/x")
 
     @app.get("/metrics")
-    def scrape() -> Response:
-        return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)
+    def scrape(request: Request) -> Response:
+        page, media_type = metrics.render(request.headers.get("accept", ""))
+        return Response(page, media_type=media_type)
 
     @app.get("/healthz")
     def health() -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.http import metrics
 from tests.app.http.conftest import Start
 
@@ -42,6 +44,29 @@ def test_an_invented_method_gets_no_label_of_its_own(start: Start) -> None:
 
 def test_the_database_pool_is_shown_as_it_is_when_asked() -> None:
     metrics.watch_pool(metrics.POOL, lambda: 10, lambda: 3)
-    page = metrics.render().decode()
+    page = metrics.render()[0].decode()
     assert 'gpuwright_database_pool_connections{state="size"} 10.0' in page
     assert 'gpuwright_database_pool_connections{state="in_use"} 3.0' in page
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["application/openmetrics-text; version=1.0.0,text/plain;q=0.5", "application/openmetrics-text; version=none"],
+)
+def test_openmetrics_names_a_request_of_each_bucket_and_bounds_what_callers_choose(start: Start, accept: str) -> None:
+    server = start()
+    server.ask("GET", "/api/v1/services/a", X_Request_Id="a" * 128)
+    answer = server.ask("GET", "/metrics", Accept=accept)
+    assert answer.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    page = answer.body.decode()
+    assert page.endswith("# EOF\n")
+    assert f'# {{request_id="{"a" * 64}"}} ' in page
+
+
+@pytest.mark.parametrize("accept", ["text/plain;version=0.0.4", "*/*", "", "\u00ff;;,=,"])
+def test_others_get_text_without_exemplars(start: Start, accept: str) -> None:
+    server = start()
+    server.ask("GET", "/api/v1/services/a")
+    answer = server.ask("GET", "/metrics", Accept=accept)
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert b"request_id" not in answer.body

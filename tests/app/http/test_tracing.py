@@ -53,6 +53,8 @@ def test_a_request_is_a_span_of_its_callers_trace(start: Start, collector: tuple
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     server.ask("GET", "/api/v1/services/x", traceparent=f"00-{trace}-{parent}-01", X_Request_Id="abc-1")
     server.ask("GET", "/api/v1/boom", traceparent="nonsense")
+    page = server.ask("GET", "/metrics", Accept="application/openmetrics-text").body.decode()
+    assert f'# {{request_id="abc-1",trace_id="{trace}"}} ' in page
     assert server.stop() == 0  # sends what is left
     spans = [
         span
@@ -61,7 +63,7 @@ def test_a_request_is_a_span_of_its_callers_trace(start: Start, collector: tuple
         for scope in resource.scope_spans
         for span in scope.spans
     ]
-    first, second = spans
+    first, second, _ = spans
     values = {item.key: item.value for item in first.attributes}
     assert (first.trace_id.hex(), first.parent_span_id.hex()) == (trace, parent)
     assert first.name == "GET /api/v1/services/{name}"

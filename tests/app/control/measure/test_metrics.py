@@ -96,4 +96,4 @@ def test_a_phase_is_timed_also_when_it_fails() -> None:
 
 
 def test_outcomes_are_zero_before_they_happen() -> None:
-    assert 'gpuwright_cycles_total{outcome="crashed"}' in render().decode()
+    assert 'gpuwright_cycles_total{outcome="crashed"}' in render()[0].decode()
