@@ -122,7 +122,7 @@ def _add_put(routes: APIRouter, kind: Kind, path: str, depends: object) -> None:
         def write(connection: Connection) -> Reply[Free]:
             done = declare.declare(
                 connection, by, [wanted], dry_run=dry, expected=expected, currency=ctx.settings.currency,
-                most_objects=ctx.settings.tenant_objects,
+                most_objects=ctx.settings.tenant_objects, keeps_sets=True,
             )  # fmt: skip
             first = done.decisions[0]
             record_changes(connection, done.decisions, dry_run=dry)

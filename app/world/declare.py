@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from app.access import AccessVerb, require
 from app.manifests.faults import ManifestFault
+from app.manifests.heading import SET_LABEL
 from app.manifests.model import JSON, Free, Key, Kind, Manifest
 from app.manifests.reader import Document
 from app.manifests.validate import validate
@@ -20,7 +21,7 @@ from app.store.world.objects import StoredObject
 from app.world import allowance, consequences, consistent, occupants
 from app.world.consistent import invalid
 from app.world.decisions import Action, ObjectDecision, decide, deletions
-from app.world.sets import ObjectSet, join_set, list_left_out, refuse_foreign_sets
+from app.world.sets import ObjectSet, join_set, keep_sets, list_left_out, refuse_foreign_sets
 from app.world.write import Actor, write
 
 ANY_VERSION = 0  # expected of an object that must exist, at any version
@@ -43,11 +44,13 @@ def declare(
     dry_run: bool = False,
     expected: int | None = None,
     applied_as: ObjectSet | None = None,
+    keeps_sets: bool = False,
     currency: str = "",
     most_objects: int = 0,
 ) -> Declaration:
     """Declares all `manifests`, or raises a problem that names every fault.
 
+    `keeps_sets` leaves objects in the sets that their manifests do not name.
     `currency` is that of all prices; if it is empty, budgets may be in any. A tenant may have `most_objects` services
     and jobs; 0 means any number.
     """
@@ -59,6 +62,8 @@ def declare(
         _check_unchanged(expected, manifests[0].key, current)
     if applied_as is not None:
         manifests = join_set(manifests, current, applied_as)
+    if keeps_sets:
+        manifests = keep_sets(manifests, current)
     decisions = decide(manifests, current, clock.now(connection))
     if applied_as is not None and applied_as.prune:
         decisions += deletions(list_left_out(connection, actor.principal, manifests, applied_as))
@@ -77,9 +82,11 @@ def patch(
     expected: int | None = None,
     currency: str = "",
 ) -> Declaration:
-    """Merges a change (RFC 7396) into an object's labels and spec."""
+    """Merges a change (RFC 7396) into an object's labels and spec. Only one that names the set's label drops it."""
     latest, stored = _there(connection, key, dry_run, expected)
     manifest = merge_patch(stored.wire(), change, key)
+    if not names_label(change, SET_LABEL):
+        (manifest,) = keep_sets([manifest], {key: stored})
     decisions = decide([manifest], {key: stored}, clock.now(connection))
     return _carry_out(connection, actor, decisions, latest, dry_run, {key: manifest.document}, currency)
 
@@ -190,6 +197,13 @@ def merge_patch(wire: Free, change: Mapping[str, JSON], key: Key) -> Manifest:
     if faults:
         raise invalid(faults)
     return manifests[0]
+
+
+def names_label(change: Mapping[str, JSON], label: str) -> bool:
+    """Returns whether a patch says something of this label itself, rather than of all labels."""
+    metadata = change.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return isinstance(labels, dict) and label in labels
 
 
 def merge(target: JSON, change: JSON | Mapping[str, JSON]) -> JSON:

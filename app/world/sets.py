@@ -73,6 +73,19 @@ def join_set(manifests: Sequence[Manifest], current: Mapping[Key, StoredObject],
     return [replace(manifest, labels={**manifest.labels, SET_LABEL: joined.label}) for manifest in manifests]
 
 
+def keep_sets(manifests: Sequence[Manifest], current: Mapping[Key, StoredObject]) -> list[Manifest]:
+    """Returns the manifests, each with its object's set where it names none: only by name does an object leave a set.
+
+    An object without the label is no longer pruned with its files, so who replaces it must not drop that unnoticed.
+    """
+    kept = []
+    for manifest in manifests:
+        stored = current.get(manifest.key)
+        label = {SET_LABEL: stored.labels[SET_LABEL]} if stored and SET_LABEL in stored.labels else {}
+        kept.append(replace(manifest, labels={**label, **manifest.labels}))
+    return kept
+
+
 def refuse_foreign_sets(principal: Principal, decisions: Iterable[ObjectDecision]) -> None:
     """Refuses a tenant that labels an object as one of a set of others: their next apply of it would be refused."""
     for decision in decisions if principal.tenant else ():

@@ -34,7 +34,7 @@ TOPS = ("agents", "app", "benchmarks", "cli", "clusters", "deploy", "docs", "exa
         *(f"lab/{room.name}" for room in sorted((ROOT / "lab").iterdir()) if room.is_dir()))  # fmt: skip
 README_BYTES = 7_000
 # Flags that pages name and that belong to programs of others.
-FOREIGN = {"--gpu-reset", "--profile", "--strict"}
+FOREIGN = {"--enable-feature", "--gpu-reset", "--profile", "--strict"}
 
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(rf"(?<![\w./$:-])(?:{'|'.join(TOPS)})/[\w./*-]*\w[\w*/]*")

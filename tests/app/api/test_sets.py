@@ -55,6 +55,19 @@ def test_an_object_has_one_set_and_leaves_it_by_an_apply_without_one(server: Run
     assert (contradicting.status, fault["value"]) == (422, "other") and fault["document"] == "0.json#1 Tenant said"
 
 
+def test_who_replaces_or_patches_an_object_takes_it_out_of_its_set_only_by_name(server: RunningServer) -> None:
+    path, merging = "/api/v1/tenants/stays", {"Content-Type": "application/merge-patch+json"}
+    assert apply(server, "set=s", [manifest("Tenant", "stays", {}, colour="red")]).status == 200
+    replaced = server.request("PUT", path, manifest("Tenant", "stays", {}, colour="blue"))
+    assert replaced.json["metadata"]["labels"] == {"colour": "blue", LABEL: "s"}
+    for labels, left in ((None, {LABEL: "s"}), ({LABEL: None}, {}), ({LABEL: "t"}, {LABEL: "t"})):
+        body = json.dumps({"metadata": {"labels": labels}})
+        assert server.request("PATCH", path, body, headers=merging).json["metadata"]["labels"] == left
+    moved = server.request("PUT", path, manifest("Tenant", "stays", {}, **{LABEL: "u"}))
+    assert moved.json["metadata"]["labels"] == {LABEL: "u"}
+    assert server.request("DELETE", path).status == 200
+
+
 def test_a_tenant_labels_nothing_as_of_a_set_of_others(server: RunningServer) -> None:
     token = server.token("operator", tenant="shop")
     foreign = {**service("own", "shop"), "metadata": {"name": "own", "tenant": "shop", "labels": {LABEL: "fleet"}}}
