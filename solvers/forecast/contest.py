@@ -1,8 +1,9 @@
 """A forecast some steps ahead by candidates that compete, service by service, by the pinball loss that they had.
 
-Each candidate states by how much the level rises until then, in logarithms, and has margins to a quantile of the rate.
-A margin that follows rises a little after each rate above the quantile and falls a ninth of that (at 0.9) after each
-below, so that its coverage holds in the long run whatever the errors are (adaptive conformal inference).
+Each candidate states by how much the level rises until then, in logarithms, and has margins to two quantiles of the
+rate, which bound it from above and below. A margin that follows rises a little after each rate above the quantile and
+falls a ninth of that (at 0.9) after each below, so that its coverage holds in the long run whatever the errors are
+(adaptive conformal inference).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TypeAlias
@@ -30,11 +32,21 @@ MEMORY = 0.01  # weight of the newest error in the mean error
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRate:
-    """A forecast of a rate: its median, and the rate that it exceeds only in the share 1 - quantile of cases."""
+    """A forecast of a rate: its median, and a band that it leaves upwards, and downwards, in 1 - quantile of cases."""
 
     middle: float
     upper: float
     best: str  # the candidate that counts most for the upper quantile
+    lower: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _StatedBound:
+    """A quantile that waits for its step, in logarithms: by kind of margin and candidate, and as it was chosen."""
+
+    each: Floats
+    chosen: float
+    best: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +54,7 @@ class _Stated:
     """A forecast that waits for its step, in logarithms."""
 
     points: Floats
-    uppers: Floats  # by kind of margin and candidate
-    upper: float
+    bounds: tuple[_StatedBound, ...]
     middle: float
     silent: tuple[float, float] | None  # of a silent service: upper rates by the two ways
     level: float
@@ -57,12 +68,12 @@ class Contest:
         self.levels = Levels(steps_a_day)
         self.points = Points(lead, steps_a_day)
         kept = KEPT_DAYS * steps_a_day
-        self.margins = Margins(len(NAMES), quantile, kept)
         self.forgets = 1.0 - 1.0 / (2 * steps_a_day)  # losses of two days count
-        self.losses = np.zeros((3, len(NAMES)))
+        self.past = [PastErrors(kept) for _ in NAMES]
+        self.bounds = [Bound(share, self.forgets) for share in (quantile, 1.0 - quantile)]
         self.distances = np.zeros(len(NAMES))
-        self.typical = 0.01
-        self.shift, self.mean_error = 0.0, 0.1  # of the chosen quantile, which is corrected once more
+        self.mean_errors = np.full(len(NAMES), FIRST)
+        self.mean_error = FIRST  # of the chosen middle
         # Rates after silence, as shares of the level before it; the first one is a doubt.
         self.returns = deque([1.0], maxlen=kept)
         self.silent_losses = [0.0, 0.0]
@@ -78,37 +89,26 @@ class Contest:
             self._learn(stated, math.log(rate))
         if not self.levels.logs:
             self.waiting.append(None)
-            return ExpectedRate(rate, rate, NAMES[0])
+            return ExpectedRate(rate, rate, NAMES[0], rate)
         level = self.levels.logs[-1]
         points = level + self.points.gains(self.levels)
         if self.levels.is_silent:
             return self._forecast_silent(rate, math.exp(level), points)
-        uppers = points + self.margins.now()
-        weights = self._weights(self.losses / max(self.typical, 1e-6))
-        upper = float((weights * uppers).sum()) + self.shift
-        closest = self._weights(self.distances / max(float(self.distances.min()), 1e-6))
+        upper, lower = (bound.state(points, self.past) for bound in self.bounds)
+        closest = weigh(self.distances / max(float(self.distances.min()), 1e-6))
         middle = float((closest * points).sum())
-        self.waiting.append(_Stated(points, uppers, upper, middle, None, math.exp(level)))
-        best = NAMES[int(weights.sum(axis=0).argmax())]
-        return ExpectedRate(math.exp(middle), math.exp(upper), best)
-
-    def _weights(self, losses: Floats) -> Floats:
-        weights = np.exp(-DECIDED * (losses - losses.min()))
-        found: Floats = weights / weights.sum()
-        return found
-
-    def _pinball(self, shortfall: Floats) -> Floats:
-        return np.where(shortfall > 0, self.quantile * shortfall, (self.quantile - 1.0) * shortfall)
+        self.waiting.append(_Stated(points, (upper, lower), middle, None, math.exp(level)))
+        least = min(lower.chosen, upper.chosen)  # the two are learned apart, and may cross
+        return ExpectedRate(math.exp(middle), math.exp(upper.chosen), upper.best, math.exp(least))
 
     def _learn(self, stated: _Stated, log_rate: float) -> None:
-        errors, shortfalls = log_rate - stated.points, log_rate - stated.uppers
-        losses = self._pinball(shortfalls)
-        self.typical += TYPICAL * (float(np.median(losses)) - self.typical)
-        self.losses = self.losses * self.forgets + losses * (1.0 - self.forgets)
+        errors = log_rate - stated.points
         self.distances = self.distances * self.forgets + np.abs(errors) * (1.0 - self.forgets)
-        self.margins.learn(errors, shortfalls)
-        up = self.quantile if log_rate > stated.upper else self.quantile - 1.0
-        self.shift += LAST_STEP * self.mean_error * up
+        for past, error in zip(self.past, errors.tolist(), strict=True):
+            past.learn(error)
+        for bound, known in zip(self.bounds, stated.bounds, strict=True):
+            bound.learn(known, log_rate, self.mean_errors, self.mean_error)
+        self.mean_errors += MEMORY * (np.abs(errors) - self.mean_errors)
         self.mean_error += MEMORY * (abs(log_rate - stated.middle) - self.mean_error)
 
     def _forecast_silent(self, rate: float, level: float, points: Floats) -> ExpectedRate:
@@ -116,13 +116,13 @@ class Contest:
         ordered = sorted(self.returns)
         back = level * ordered[min(len(ordered) - 1, math.ceil(self.quantile * (len(ordered) - 1)))]
         upper = back if self.silent_losses[0] <= self.silent_losses[1] else rate
-        self.waiting.append(_Stated(points, points, 0.0, 0.0, (back, rate), level))
-        return ExpectedRate(level * median(ordered), max(upper, LEAST_RATE), "silence")
+        self.waiting.append(_Stated(points, (), 0.0, (back, rate), level))
+        return ExpectedRate(level * median(ordered), max(upper, LEAST_RATE), "silence", min(rate, upper))
 
     def _learn_silence(self, stated: _Stated, rate: float) -> None:
         self.returns.append(rate / stated.level)
         for way, upper in enumerate(stated.silent or ()):
-            self.silent_losses[way] += float(self._pinball(np.array(rate - upper))) / stated.level
+            self.silent_losses[way] += float(find_loss(np.array(rate - upper), self.quantile)) / stated.level
 
 
 NAMES = ("last", "smooth", "day", "week", "regression")
@@ -211,25 +211,47 @@ class PastErrors:
         return self.ordered[min(count - 1, int(share * (count + 1)))] if count >= FEWEST else None
 
 
-class Margins:
-    """The margins of several candidates: a row for all past errors, and one for each of STEPS."""
+class Bound:
+    """A quantile of the rates to come: each candidate's margins to it, what these lost of late, and their mix.
 
-    def __init__(self, candidates: int, quantile: float, kept: int) -> None:
-        self.quantile = quantile
-        self.past = [PastErrors(kept) for _ in range(candidates)]
-        self.following = np.full((len(STEPS), candidates), FIRST)
-        self.mean_error = np.full(candidates, FIRST)
+    Margins are a row by all past errors, and one that follows the quantile for each of STEPS.
+    """
 
-    def now(self) -> Floats:
-        """Returns the margins, by kind and candidate."""
-        known = [errors.quantile(self.quantile) for errors in self.past]
+    def __init__(self, quantile: float, forgets: float) -> None:
+        self.quantile, self.forgets = quantile, forgets
+        self.following = np.full((len(STEPS), len(NAMES)), FIRST if quantile > 1 / 2 else -FIRST)
+        self.losses = np.zeros((1 + len(STEPS), len(NAMES)))
+        self.typical = 0.01
+        self.shift = 0.0  # of the chosen quantile, which is corrected once more
+
+    def state(self, points: Floats, past: Sequence[PastErrors]) -> _StatedBound:
+        """Returns the quantile by these points of the candidates."""
+        known = [errors.quantile(self.quantile) for errors in past]
         by_past = [self.following[0, at] if margin is None else margin for at, margin in enumerate(known)]
-        return np.vstack([by_past, self.following])
+        each = points + np.vstack([by_past, self.following])
+        weights = weigh(self.losses / max(self.typical, 1e-6))
+        chosen = float((weights * each).sum()) + self.shift
+        return _StatedBound(each, chosen, NAMES[int(weights.sum(axis=0).argmax())])
 
-    def learn(self, errors: Floats, shortfalls: Floats) -> None:
-        """Takes the candidates' errors, and by how much the rate was above each stated quantile, as from `now`."""
-        for past, error in zip(self.past, errors.tolist(), strict=True):
-            past.learn(error)
-        steps = np.array(STEPS)[:, None] * self.mean_error
+    def learn(self, stated: _StatedBound, log_rate: float, mean_errors: Floats, mean_error: float) -> None:
+        """Takes the rate that came; `mean_errors` are those of the candidates, `mean_error` that of the middle."""
+        shortfalls = log_rate - stated.each
+        losses = find_loss(shortfalls, self.quantile)
+        self.typical += TYPICAL * (float(np.median(losses)) - self.typical)
+        self.losses = self.losses * self.forgets + losses * (1.0 - self.forgets)
+        steps = np.array(STEPS)[:, None] * mean_errors
         self.following += steps * np.where(shortfalls[1:] > 0, self.quantile, self.quantile - 1.0)
-        self.mean_error += MEMORY * (np.abs(errors) - self.mean_error)
+        up = self.quantile if log_rate > stated.chosen else self.quantile - 1.0
+        self.shift += LAST_STEP * mean_error * up
+
+
+def weigh(losses: Floats) -> Floats:
+    """Returns the weights of candidates, which sum to one: the less one lost, the more it has."""
+    weights = np.exp(-DECIDED * (losses - losses.min()))
+    found: Floats = weights / weights.sum()
+    return found
+
+
+def find_loss(shortfall: Floats, quantile: float) -> Floats:
+    """Returns the pinball loss of a quantile that the rate was above by so much."""
+    return np.where(shortfall > 0, quantile * shortfall, (quantile - 1.0) * shortfall)

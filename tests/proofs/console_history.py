@@ -71,18 +71,24 @@ SERVICES = """
     FROM object WHERE kind = 'Service';
     DELETE FROM service_load;
     DELETE FROM service_load_hour;
-    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, slow, planned)
+    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, slow, planned, low, high, bands,
+        bands_held, hours_ahead)
     SELECT tenant, name, at, 60, asked, asked, 0,
            asked * allowed * CASE WHEN place % 60 = 7 AND at > moment() - interval '50 minutes' THEN 1.2 + 2 * missed
                                   ELSE missed * (0.5 + pg_temp.chance(name || at)) END,
-           60 * rate * planned * 1.1
+           60 * rate * planned * 1.1, 60 * rate * planned * 0.93, 60 * rate * planned * 1.06,
+           CAST(CAST(EXTRACT(MINUTE FROM at) AS int) % 10 = 0 AS int),
+           CAST(CAST(EXTRACT(MINUTE FROM at) AS int) % 20 = 0 AS int),
+           (SELECT array_agg(rate * planned * share)
+            FROM unnest(ARRAY[.92, 1, 1.07, .89, .99, 1.1, .84, .97, 1.14]) AS share)
     FROM (SELECT served.*, point.at, planned.wave AS planned,
                  60 * rate * point.wave * (0.95 + 0.1 * pg_temp.chance(name || point.at)) AS asked
           FROM served, point JOIN point AS planned ON planned.at = point.step
           WHERE point.at > date_trunc('hour', moment()) - interval '1 hour') AS minutes;
-    INSERT INTO service_load_hour (tenant, service, hour, seconds, requests, answers, errors, slow, planned)
+    INSERT INTO service_load_hour (tenant, service, hour, seconds, requests, answers, errors, slow, planned, low, high,
+        bands, bands_held)
     SELECT tenant, name, hour, 3600, asked, asked, 0, asked * allowed * missed * (0.5 + pg_temp.chance(name || hour)),
-           asked * 1.1
+           asked * 1.1, asked * (0.91 + 0.05 * pg_temp.chance(name || hour)), asked * 1.07, 6, 5
     FROM (SELECT served.*, at AS hour,
                  3600 * rate * wave * (0.95 + 0.1 * pg_temp.chance(name || at)) AS asked
           FROM served, point

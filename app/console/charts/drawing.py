@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import groupby
 
 from app.console.charts.scales import ValueAxis, time_ticks, value_axis
 from app.console.wording import number
@@ -19,12 +20,16 @@ Write = Callable[[float | None], str]
 
 @dataclass(frozen=True, slots=True)
 class TimeSeries:
-    """A name in words, and a value for each step of time; None: unknown. `look` is a CSS class."""
+    """A name in words, and a value for each step of time; None: unknown. `look` is a CSS class.
+
+    A band has its upper edge in `tops`, known where its lower one is.
+    """
 
     name: str
     values: Values
     look: str
     is_promise: bool = False  # the same at every step, whatever happened
+    tops: Values = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class LegendLine:
     look: str
     name: str
     words: str
+    is_band: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,8 @@ def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
         time_ticks=tuple((round(x(at), 1), words) for at, words in time_ticks(chart.begins[0], ends, zone)),
         paths=tuple(paths),
         legend=tuple(
-            LegendLine(series.look, series.name, chart.write(_summary(chart, series.values))) for series in chart.series
+            LegendLine(series.look, series.name, _summarize(chart, series), bool(series.tops))
+            for series in chart.series
         ),
     )
 
@@ -107,7 +114,7 @@ def chart_rows(chart: TimeChart, zone: tzinfo) -> tuple[tuple[str, tuple[str, ..
     """Returns the chart as a table: the time in words and the values of each known step, the newest first."""
     return tuple(
         (_words(chart.begins[index], chart.step, zone),
-         tuple(chart.write(series.values[index]) for series in chart.series))
+         tuple(_write_value(chart, series, index) for series in chart.series))
         for index in reversed(_known(chart))
     )  # fmt: skip
 
@@ -122,7 +129,8 @@ def _known(chart: TimeChart) -> list[int]:
 def _heights(chart: TimeChart) -> list[float]:
     """Returns every height that the axis has to reach."""
     if not chart.is_stacked:
-        return [value for series in chart.series for value in series.values if value is not None]
+        edges = [edge for series in chart.series for edge in (series.values, series.tops)]
+        return [value for edge in edges for value in edge if value is not None]
     columns = zip(*(series.values for series in chart.series), strict=True)
     return [sum(value or 0.0 for value in column) for column in columns]
 
@@ -131,6 +139,9 @@ def _lines(chart: TimeChart, axis: ValueAxis, x: Callable[[datetime], float]) ->
     """Draws each series from middle to middle of its steps; a lone value becomes a dot by its round ends."""
     middle = chart.step / 2
     for series in chart.series:
+        if series.tops:
+            yield from _draw_band(chart, series, axis, x)
+            continue
         parts, is_open = [], False
         for begin, value in zip(chart.begins, series.values, strict=True):
             if value is None:
@@ -141,6 +152,24 @@ def _lines(chart: TimeChart, axis: ValueAxis, x: Callable[[datetime], float]) ->
             is_open = True
         if parts:
             yield f"line {series.look}", "".join(parts)
+
+
+def _draw_band(
+    chart: TimeChart, series: TimeSeries, axis: ValueAxis, x: Callable[[datetime], float]
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    """Draws the area between the edges of a band, over the whole of each step; one step is a box."""
+    parts: list[str] = []
+    for is_known, steps in groupby(range(len(series.values)), lambda at: series.values[at] is not None):
+        if not is_known:
+            continue
+        edges: list[list[str]] = [[], []]
+        for at in steps:
+            for edge, values in zip(edges, (series.tops, series.values), strict=True):
+                y = _short(place_y(axis.place((values[at] or 0.0) * chart.scale)))
+                edge += [f"{_short(x(begin))} {y}" for begin in (chart.begins[at], chart.begins[at] + chart.step)]
+        parts.append(f"M{'L'.join([*edges[0], *reversed(edges[1])])}z")
+    if parts:
+        yield f"band {series.look}", "".join(parts)
 
 
 def _bars(chart: TimeChart, axis: ValueAxis, x: Callable[[datetime], float]) -> Iterator[tuple[str, str]]:
@@ -169,6 +198,10 @@ def _sentence(chart: TimeChart, span: str, zone: tzinfo) -> str:
             facts.append(f"{series.name}: unknown")
             continue
         index, latest = _latest(series.values)
+        if series.tops:
+            when = _words(chart.begins[index], chart.step, zone)
+            facts.append(f"{series.name}: {_write_value(chart, series, index)} at {when}")
+            continue
         if chart.is_stacked:
             facts.append(f"{series.name}: {chart.write(sum(known))} in all")
             continue
@@ -178,11 +211,19 @@ def _sentence(chart: TimeChart, span: str, zone: tzinfo) -> str:
     return f"{chart.title}, {chart.unit}, {span}. {'; '.join(facts)}."
 
 
-def _summary(chart: TimeChart, values: Values) -> float | None:
+def _summarize(chart: TimeChart, series: TimeSeries) -> str:
     """Returns the latest known value; of bars, their sum."""
-    if not chart.is_stacked:
-        return _latest(values)[1]
-    return sum(value for value in values if value is not None)
+    if chart.is_stacked:
+        return chart.write(sum(value for value in series.values if value is not None))
+    return _write_value(chart, series, _latest(series.values)[0])
+
+
+def _write_value(chart: TimeChart, series: TimeSeries, at: int) -> str:
+    """Returns the value of a step in words; of a band both its edges."""
+    low = series.values[at]
+    return (
+        f"{chart.write(low)} to {chart.write(series.tops[at])}" if series.tops and low is not None else chart.write(low)
+    )
 
 
 def _latest(values: Values) -> tuple[int, float | None]:

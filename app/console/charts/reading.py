@@ -15,7 +15,7 @@ from app.console.charts.fleet import FleetPoints, fleet_charts
 from app.console.charts.lanes import ClosedTime, LaneFigure, draw_lanes
 from app.console.charts.money import NAMED, days_until, money_charts
 from app.console.charts.node import node_charts
-from app.console.charts.ranges import TimeRange
+from app.console.charts.ranges import HOUR, TimeRange
 from app.console.charts.service import service_charts
 from app.console.charts.shares import ShareFigure, draw_shares
 from app.console.charts.spending import SpendingFigure, draw_spending
@@ -56,7 +56,8 @@ def read_service_charts(
     tenant, _, name = service["service"].partition("/")
     points = load_points.read_service_points(connection, tenant, name, begins[0], now, span.load_step)
     latencies = latency_points.read_latency_points(connection, tenant, name, begins[0], now, span.load_step)
-    return service_charts(begins, span.load_step, points, latencies, service)
+    ahead = load_points.read_hours_ahead(connection, tenant, name, now) if span.load_step == HOUR else []
+    return service_charts(begins, span.load_step, points, latencies, service, ahead)
 
 
 def read_node_charts(connection: Connection, span: TimeRange, now: datetime, node: str) -> Sequence[TimeChart]:

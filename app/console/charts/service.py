@@ -11,7 +11,7 @@ from app.console.charts.fleet import draw_attained, values_at
 from app.console.wording import number
 from app.control.domain.latencies import quantile_ms
 from app.store.fleet.latency_points import LatencyPoint
-from app.store.fleet.load_points import LoadPoint
+from app.store.fleet.load_points import HourAhead, LoadPoint
 
 PERCENTILES = {50.0: "t5", 95.0: "t0", 99.0: "t3"}  # each with its look
 PROMISED = "t4"  # the look of another percentile, where one is promised
@@ -19,23 +19,45 @@ PROMISED = "t4"  # the look of another percentile, where one is promised
 
 def service_charts(
     begins: Sequence[datetime], step: timedelta, points: Sequence[LoadPoint], latencies: Sequence[LatencyPoint],
-    service: OverviewServiceWire,
+    service: OverviewServiceWire, ahead: Sequence[HourAhead] = (),
 ) -> list[TimeChart]:  # fmt: skip
-    """Returns the charts of a service's page."""
+    """Returns the charts of a service's page; `ahead` are forecasts of hours that have not begun."""
     by_step = {point.begins: point for point in points}
     return [
-        TimeChart(
-            "rate", "Rate", "requests a second", begins, step,
-            [
-                TimeSeries("Requests", values_at(begins, by_step, lambda point: point.rate), "t0"),
-                TimeSeries("Planned for by forecast", values_at(begins, by_step, lambda point: point.planned), "t1"),
-            ],
-        ),
+        _draw_rates(begins, step, points, ahead),
         _draw_latencies(begins, step, latencies, service),
         draw_attained(
             begins, step, values_at(begins, by_step, lambda point: point.attained), service["percentile"] / 100
         ),
     ]  # fmt: skip
+
+
+def _draw_rates(
+    begins: Sequence[datetime], step: timedelta, points: Sequence[LoadPoint], ahead: Sequence[HourAhead]
+) -> TimeChart:  # fmt: skip
+    """Draws the rate over the band in which it was to lie, the rate that was planned for, and the next hours."""
+    by_step = {point.begins: point for point in points}
+    later = {hour.begins: hour for hour in ahead}
+    shown = [*begins, *(hour.begins for hour in ahead)]
+    lows, highs = (values_at(shown, by_step, read) for read in (lambda point: point.low, lambda point: point.high))
+    series = [
+        TimeSeries("Requests", values_at(shown, by_step, lambda point: point.rate), "t0"),
+        TimeSeries("Planned for", values_at(shown, by_step, lambda point: point.planned), "t1"),
+    ]
+    if any(low is not None for low in lows):
+        series.append(TimeSeries("Forecast ten minutes before", lows, "t5", tops=highs))
+    if ahead:
+        lows, highs = (values_at(shown, later, read) for read in (lambda hour: hour.low, lambda hour: hour.high))
+        series.append(TimeSeries("Forecast of the next hours", lows, "t5 guess", tops=highs))
+    return TimeChart("rate", "Rate", "requests a second", shown, step, series, note=_spell_bands(points))
+
+
+def _spell_bands(points: Sequence[LoadPoint]) -> str:
+    """Says how often the rate lay in its band; nothing while no forecast has been proved."""
+    made, held = sum(point.bands for point in points), sum(point.bands_held for point in points)
+    if not made:
+        return ""
+    return f"In {held:,} of {made:,} steps of ten minutes the rate lay in the band that was forecast; 80 % should."
 
 
 def _draw_latencies(

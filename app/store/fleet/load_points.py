@@ -18,6 +18,20 @@ class LoadPoint:
     rate: float | None  # requests per second
     planned: float | None  # the rate that the plan in force was made for
     attained: float | None
+    low: float | None = None  # the edges of what was forecast ten minutes before, requests per second
+    high: float | None = None
+    bands: int = 0  # forecasts whose ten minutes ended in this step,
+    bands_held: int = 0  # and those of them that the rate kept to
+
+
+@dataclass(frozen=True, slots=True)
+class HourAhead:
+    """The forecast of an hour that has not begun."""
+
+    begins: datetime
+    low: float  # requests per second, as likely to be too many as `high` too few
+    middle: float
+    high: float
 
 
 # A bucket ends at `at` and belongs to the step that it ends in; an hour begins at `hour`. Steps of an hour or more take
@@ -26,13 +40,19 @@ _POINTS = """
     SELECT date_bin(CAST(:step AS interval), at, '1970-01-01Z') AS begins,
            sum(requests) / nullif(sum(seconds), 0) AS rate,
            CASE WHEN count(planned) = count(*) THEN sum(planned) / nullif(sum(seconds), 0) END AS planned,
-           greatest(0, sum(answers) - sum(slow)) / nullif(sum(answers) + sum(errors), 0) AS attained
+           greatest(0, sum(answers) - sum(slow)) / nullif(sum(answers) + sum(errors), 0) AS attained,
+           CASE WHEN count(low) = count(*) THEN sum(low) / nullif(sum(seconds), 0) END AS low,
+           CASE WHEN count(high) = count(*) THEN sum(high) / nullif(sum(seconds), 0) END AS high,
+           CAST(sum(bands) AS int) AS bands, CAST(sum(bands_held) AS int) AS bands_held
     FROM (
-        SELECT at - interval '1 microsecond' AS at, seconds, requests, planned, answers, errors, slow FROM service_load
+        SELECT at - interval '1 microsecond' AS at, seconds, requests, planned, answers, errors, slow, low, high,
+               bands, bands_held
+        FROM service_load
         WHERE tenant = :tenant {of_service}
             AND at > CAST(:since AS timestamptz) AND at <= CAST(:until AS timestamptz)
         UNION ALL
-        SELECT hour, seconds, requests, planned, answers, errors, slow FROM service_load_hour
+        SELECT hour, seconds, requests, planned, answers, errors, slow, low, high, bands, bands_held
+        FROM service_load_hour
         WHERE tenant = :tenant {of_service}
             AND hour >= CAST(:since AS timestamptz) AND hour < CAST(:until AS timestamptz)
     ) AS load
@@ -40,6 +60,16 @@ _POINTS = """
 """
 OF_SERVICE = statement("load_points_of_service", _POINTS.format(of_service="AND service = :service"))
 OF_TENANT = statement("load_points_of_tenant", _POINTS.format(of_service=""))
+
+HOURS_AHEAD = statement(
+    "hours_ahead",
+    """
+    SELECT date_trunc('hour', at - interval '1 microsecond', 'UTC') AS hour, hours_ahead FROM service_load
+    WHERE tenant = :tenant AND service = :service AND cardinality(hours_ahead) > 0
+        AND at > CAST(:now AS timestamptz) - interval '2 hours'
+    ORDER BY at DESC LIMIT 1
+    """,
+)
 
 
 # What a service was planned for has the margin above its requests that its risk asks for.
@@ -76,6 +106,16 @@ def read_service_points(
     """Returns a point for each step of this time of which something is known, the oldest first."""
     values = {"tenant": tenant, "service": service, "since": since, "until": until, "step": step}
     return [LoadPoint(*row) for row in connection.execute(OF_SERVICE, values)]
+
+
+def read_hours_ahead(connection: Connection, tenant: str, service: str, now: datetime) -> list[HourAhead]:
+    """Returns the forecasts of hours that have not begun, the next one first; none where it has none yet."""
+    row = connection.execute(HOURS_AHEAD, {"tenant": tenant, "service": service, "now": now}).one_or_none()
+    if row is None:
+        return []
+    edges = zip(row.hours_ahead[::3], row.hours_ahead[1::3], row.hours_ahead[2::3], strict=True)
+    found = [HourAhead(row.hour + timedelta(hours=1 + at), *rates) for at, rates in enumerate(edges)]
+    return [hour for hour in found if hour.begins > now]
 
 
 def read_tenant_points(

@@ -31,6 +31,11 @@ class LoadBucket(msgspec.Struct):
     paced: int = 0  # answers whose pace of tokens was compared with the promise
     pace_late: int = 0  # of those, slower
     planned: float | None = None  # requests that the plan in force was made for; None: unknown
+    low: float | None = None  # the fewest requests that were forecast, as likely to be too many as `high` too few
+    high: float | None = None
+    bands: int = 0  # steps of ten minutes whose end this bucket saw, each with a forecast,
+    bands_held: int = 0  # and those of them whose rate lay in its band
+    hours_ahead: Sequence[float] = ()  # for each of the hours after this one the low, middle and high rate a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +93,14 @@ KEEP = statement(
     """
     WITH kept AS (
         INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source,
-            tokens_in, tokens_out, paced, pace_late, planned)
+            tokens_in, tokens_out, paced, pace_late, planned, low, high, bands, bands_held, hours_ahead)
         SELECT tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source, tokens_in,
-               tokens_out, paced, pace_late, planned
+               tokens_out, paced, pace_late, planned, low, high, bands, bands_held, hours_ahead
         FROM jsonb_to_recordset(CAST(:buckets AS jsonb)) AS bucket (
             tenant text, service text, at timestamptz, seconds double precision, requests double precision,
             answers double precision, errors bigint, latency_counts bigint[], slow double precision, source text,
-            tokens_in bigint, tokens_out bigint, paced bigint, pace_late bigint, planned double precision)
+            tokens_in bigint, tokens_out bigint, paced bigint, pace_late bigint, planned double precision,
+            low double precision, high double precision, bands int, bands_held int, hours_ahead double precision[])
         ON CONFLICT (tenant, service, at) DO NOTHING
         RETURNING at, answers, errors, slow
     )
@@ -179,17 +185,21 @@ ROLL_UP = statement(
         RETURNING service_load.*
     )
     INSERT INTO service_load_hour AS known (tenant, service, hour, seconds, requests, answers, errors, slow, tokens_in,
-        tokens_out, paced, pace_late, planned)
+        tokens_out, paced, pace_late, planned, low, high, bands, bands_held)
     SELECT tenant, service, date_trunc('hour', at - interval '1 microsecond', 'UTC') AS hour, sum(seconds),
            sum(requests), sum(answers), sum(errors), sum(slow), sum(tokens_in), sum(tokens_out), sum(paced),
-           sum(pace_late), CASE WHEN count(planned) = count(*) THEN sum(planned) END
+           sum(pace_late), CASE WHEN count(planned) = count(*) THEN sum(planned) END,
+           CASE WHEN count(low) = count(*) THEN sum(low) END, CASE WHEN count(high) = count(*) THEN sum(high) END,
+           sum(bands), sum(bands_held)
     FROM old GROUP BY tenant, service, hour
     ON CONFLICT (tenant, service, hour) DO UPDATE SET
         seconds = known.seconds + excluded.seconds, requests = known.requests + excluded.requests,
         answers = known.answers + excluded.answers, errors = known.errors + excluded.errors,
         slow = known.slow + excluded.slow, tokens_in = known.tokens_in + excluded.tokens_in,
         tokens_out = known.tokens_out + excluded.tokens_out, paced = known.paced + excluded.paced,
-        pace_late = known.pace_late + excluded.pace_late, planned = known.planned + excluded.planned
+        pace_late = known.pace_late + excluded.pace_late, planned = known.planned + excluded.planned,
+        low = known.low + excluded.low, high = known.high + excluded.high, bands = known.bands + excluded.bands,
+        bands_held = known.bands_held + excluded.bands_held
     """,
 )
 FORGET = statement(

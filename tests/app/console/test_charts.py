@@ -25,8 +25,12 @@ FILL = """
     INSERT INTO fleet_minute
     SELECT date_trunc('minute', moment()) - n * interval '1 minute', 12.5, 11.25, 10, 4, 1, 800, 100, 0, 5
     FROM generate_series(0, 4000) AS n WHERE n < 1000 OR n > 2000;
-    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, planned)
-    SELECT tenant, service, moment() - n * interval '10 seconds', 10, requests, requests, 0, '{}', 5, 2222
+    DELETE FROM service_load;
+    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, planned,
+        low, high, bands, bands_held, hours_ahead)
+    SELECT tenant, service, moment() - n * interval '10 seconds', 10, requests, requests, 0, '{}', 5, 2222,
+        .8 * requests, 1.5 * requests, CAST(n % 60 = 0 AS int), CAST(n IN (60, 120, 240) AS int),
+        ARRAY[101, 140, 181, 95, 140, 190, 90, 140, 202]
     FROM (VALUES ('shop', 'a', 1230), ('lab', 'x', 4560)) AS load (tenant, service, requests),
          generate_series(1, 300) AS n ON CONFLICT DO NOTHING;
     INSERT INTO cost_day
@@ -153,7 +157,10 @@ def test_a_tenant_sees_the_charts_of_its_own(server: RunningServer) -> None:
 
 
 ROWS_LEFT_OUT = "" if SOAK else "figure tbody tr:nth-child(n + 4)"  # every day the first rows, which the rest equal
-CHART_PAGES = ("/?range=7d", "/?range=1h&table=cost", "/services/shop/a?range=1h&table=rate", "/money?table=works")
+CHART_PAGES = (
+    "/?range=7d", "/?range=1h&table=cost", "/services/shop/a?range=1h&table=rate", "/money?table=works",
+    "/services/shop/a?range=24h",
+)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -172,6 +179,26 @@ def test_charts_are_read_by_eye_by_ear_and_on_a_phone(
             assert chart is not None and chart["height"] >= 120, path
             fits = "tables => tables.every(table => table.scrollWidth <= table.parentElement.clientWidth)"
             assert page.locator(".amounts").evaluate_all(fits), "no amount is out of sight"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("look", ["wide", "phone"])
+def test_a_rate_is_seen_over_the_band_that_was_forecast_and_before_that_of_the_next_hours(
+    browser: Browser, server: RunningServer, viewer: str, look: str
+) -> None:
+    options: dict[str, Any] = PHONE if look == "phone" else {"viewport": WIDE}
+    with opened(browser, server, viewer.partition("=")[2], **options) as page:
+        page.goto("/services/shop/a?range=24h")
+        chart = page.locator("#chart-rate")
+        chart.get_by_text("In 3 of 5 steps of ten minutes the rate lay in the band").wait_for()
+        past, ahead = (chart.locator(f"svg[role=img] path.band{look}") for look in (":not(.guess)", ".guess"))
+        before, after = past.bounding_box(), ahead.bounding_box()
+        assert before is not None and after is not None
+        assert before["x"] + before["width"] <= after["x"] + 1, "what is to come lies to the right"
+        assert before["height"] > 3 and after["width"] > 20
+        page.goto("/services/shop/a?range=7d")
+        assert chart.locator("path.band.guess").count() == 0, "hours are too short to be seen there"
+        assert chart.locator("svg[role=img] path.band").count() == 1
 
 
 @pytest.mark.slow

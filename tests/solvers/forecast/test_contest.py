@@ -51,6 +51,20 @@ def test_the_upper_quantile_covers_what_it_states(lead: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lead", [1, 3])
+def test_the_band_between_the_quantiles_holds_as_often_as_it_states(lead: int) -> None:
+    held = []
+    for seed in range(4):
+        rates = series(seed)
+        contest = Contest(lead, DAY, QUANTILE)
+        stated = [contest.observe(rate) for rate in rates.tolist()]
+        half = len(rates) // 2
+        pairs = zip(stated[half - lead : -lead], rates[half:].tolist(), strict=True)
+        held.append(np.mean([known.lower <= rate <= known.upper for known, rate in pairs]))
+    assert np.mean(held) == pytest.approx(2 * QUANTILE - 1, abs=0.025)
+
+
+@pytest.mark.slow
 def test_a_load_that_doubles_its_noise_is_covered_again() -> None:
     rates = np.concatenate([series(5, days=12, noise=0.03), series(6, days=12, noise=0.12)])
     _, upper = followed(rates, 1)

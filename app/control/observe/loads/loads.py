@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
-from app.control.observe.loads.outlook import Outlook
+from app.control.observe.loads.outlook import Outlook, Stated
 from app.control.observe.loads.recent import RecentLoad, summarize_recent
 from app.control.observe.loads.reports import ReportBatch, ReportCursor
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
@@ -117,7 +117,7 @@ class Loads:
                     if forecast and forecast.planned > 0:
                         full.planned = forecast.planned * full.seconds
                     rate = forecast.rate if forecast else 0.0
-                    window.outlook.add(window.samples[-1], rate)
+                    state_band(full, window.outlook.add(window.samples[-1], rate))
                     window.margin.add(window.samples[-1], rate, window.margin_rules)
         self._last = max(at, self._last or at)
 
@@ -247,6 +247,16 @@ class Loads:
             scores=window.margin.scores(), bare_per_second=found.bare, sure_per_second=found.sure,
             risen_margin=risen_margin, missed_hours=sum(window.margin.missed), known_hours=len(window.margin.missed),
         )  # fmt: skip
+
+
+def state_band(bucket: LoadBucket, stated: Stated | None) -> None:
+    """Writes what was forecast of a bucket, and what became of the forecast before."""
+    if stated is None:
+        return
+    bucket.low, bucket.high = stated.lower * bucket.seconds, stated.upper * bucket.seconds
+    if stated.has_held is not None:
+        bucket.bands, bucket.bands_held = 1, int(stated.has_held)
+    bucket.hours_ahead = [rate for hour in stated.hours for rate in (hour.lower, hour.middle, hour.upper)]
 
 
 def raise_by_outlook(outlook: Outlook, found: Forecast, base: float) -> Forecast:

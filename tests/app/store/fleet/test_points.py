@@ -17,7 +17,7 @@ from app.store.fleet import fleet_minutes, late_minutes, latency_points, load_po
 from app.store.fleet.fleet_minutes import FleetCost
 from app.store.fleet.late_minutes import AnsweredSpan
 from app.store.fleet.latency_points import LatencyPoint
-from app.store.fleet.load_points import LoadPoint
+from app.store.fleet.load_points import HourAhead, LoadPoint
 from app.store.fleet.loads import LoadBucket
 from app.store.money import cost_days
 from app.store.money.cost_days import DayCost
@@ -83,6 +83,33 @@ def test_minutes_of_gpus_count_once_all_nodes_had_time_to_report_them(connection
         )
     found = fleet_minutes.points(connection, NOON - HOUR, NOON, MINUTE)
     assert [(point.busy, point.power_w) for point in found] == [(0.75, 1000), (0.25, 1000), (None, None)]
+
+
+def test_a_step_has_the_mean_edges_of_its_forecasts_also_once_its_hour_is_one_row(connection: Connection) -> None:
+    early, late = 4 * HOUR - 10 * MINUTE, 4 * HOUR - 20 * MINUTE
+    loads.keep(connection, [
+        bucket(early, low=80.0, high=130.0, bands=1, bands_held=1), bucket(late, low=90.0, high=110.0, bands=1),
+        bucket(HOUR),
+    ])  # fmt: skip
+
+    def points() -> list[LoadPoint]:
+        return load_points.read_service_points(connection, "shop", "search", NOON - 6 * HOUR, NOON, HOUR)
+
+    before = points()
+    assert [(point.low, point.high, point.bands, point.bands_held) for point in before] == [
+        (8.5, 12.0, 2, 1),
+        (None, None, 0, 0),
+    ]
+    assert loads.roll_up(connection, 10) == 1
+    assert points() == before
+
+
+def test_hours_ahead_are_those_of_the_newest_forecast_that_have_not_begun(connection: Connection) -> None:
+    rates = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
+    loads.keep(connection, [bucket(90 * MINUTE, hours_ahead=rates), bucket(MINUTE)])
+    found = load_points.read_hours_ahead(connection, "shop", "search", NOON + MINUTE)
+    assert found == [HourAhead(NOON + HOUR, 7.0, 8.0, 9.0)], "the hours from 11 and from 12 have begun"
+    assert load_points.read_hours_ahead(connection, "shop", "search", NOON + HOUR) == []
 
 
 def test_minutes_that_no_chart_reaches_are_forgotten(connection: Connection) -> None:

@@ -46,6 +46,33 @@ def test_a_rise_that_comes_every_day_is_planned_for_before_it_comes() -> None:
     assert outlook.raised(105.0) > 500.0
 
 
+def test_a_band_is_stated_for_each_step_judged_once_and_followed_by_hours() -> None:
+    outlook, stated = Outlook(), []
+    for part in range(8 * 6 * 6):
+        rate = 1000.0 if part == 8 * 6 * 6 - 2 else 100.0  # the step before the last one leaves its band
+        sample = Sample((part + 0.5) * BUCKET_SECONDS, BUCKET_SECONDS, rate * BUCKET_SECONDS)
+        stated.append(outlook.add(sample, 120.0))
+    assert stated[:6] == [None] * 6, "nothing is stated before a step is known"
+    known = [each for each in stated if each]
+    assert all(each.lower <= 100.0 <= each.upper for each in known)
+    judged = [each.has_held for each in known if each.has_held is not None]
+    assert judged == [True] * 46
+    outlook.add(Sample(48 * STEP_SECONDS + 50, 100.0, 10_000.0), 120.0)
+    hours = [each.hours for each in known if each.hours]
+    assert len(hours) == 7
+    assert all(hour.lower <= 100.0 <= hour.upper for hour in hours[-1])
+    assert len(hours[-1]) == 3
+
+
+def test_a_rate_outside_its_band_is_said_to_be_once() -> None:
+    outlook = Outlook()
+    followed(outlook, 1, lambda _: 100.0, lambda _: 100.0)
+    first = 144 * STEP_SECONDS
+    outlook.add(Sample(first + 300, 600.0, 600 * 400.0), 100.0)
+    found = [outlook.add(Sample(first + 600 + at, 100.0, 10_000.0), 100.0) for at in (50, 150)]
+    assert [each.has_held for each in found if each] == [False, None]
+
+
 def test_nothing_is_raised_before_a_day_is_known() -> None:
     outlook = Outlook()
     followed(outlook, 1, office, lambda _: 1.0)
