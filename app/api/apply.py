@@ -23,7 +23,7 @@ from app.world.admission import find_not_startable
 from app.world.carried import find_uncarried
 from app.world.decisions import Action, ObjectDecision
 from app.world.declare import declare
-from app.world.sets import name_set
+from app.world.sets import make_fingerprint, name_set
 
 router = TypedRouter(prefix="/api/v1", tags=["apply"])
 
@@ -59,6 +59,7 @@ class AppliedWire(TypedDict):
     resourceVersion: int
     changes: list[AppliedChangeWire]
     warnings: list[str]
+    pruning: NotRequired[Annotated[str, Meta(description="With prune: a fingerprint of what is deleted")]]
 
 
 @router.post("/apply", summary="Declare many objects, all or nothing; dryRun=true gives the field-level diff")
@@ -74,8 +75,11 @@ def apply(
     allow_empty: Annotated[
         bool, Query(alias="allowEmpty", description="Let an empty list of files prune all objects of the set")
     ] = False,
+    pruning: Annotated[
+        str, Query(max_length=64, description="The `pruning` of a dry run: refused if other objects would be deleted")
+    ] = "",
 ) -> Reply[AppliedWire]:
-    applied_as = name_set(by.principal, set_name, prune=prune) if set_name else None
+    applied_as = name_set(by.principal, set_name, prune=prune, shown=pruning) if set_name else None
     if applied_as is None and prune:
         raise HttpProblem("bad-request", "prune deletes what left a set: name the set, set=NAME")
     wanted = manifests(request, body, allow_empty=prune and allow_empty)
@@ -89,14 +93,16 @@ def apply(
         record_changes(connection, done.decisions, dry_run=dry)
         uncarried = find_uncarried(connection, done.decisions, names_fleet=not by.principal.tenant)
         warnings = [text for decision in done.decisions for text in _warnings(connection, decision)]
-        return answer(
-            {
-                "dryRun": dry,
-                "resourceVersion": done.resource_version,
-                "changes": [_change(decision, dry) for decision in done.decisions],
-                "warnings": [*warnings, *(f"{key}: {why}" for key, why in uncarried.items())],
-            }
-        )
+        applied: AppliedWire = {
+            "dryRun": dry,
+            "resourceVersion": done.resource_version,
+            "changes": [_change(decision, dry) for decision in done.decisions],
+            "warnings": [*warnings, *(f"{key}: {why}" for key, why in uncarried.items())],
+        }
+        if prune:
+            gone = (decision.key for decision in done.decisions if decision.action is Action.DELETED)
+            applied["pruning"] = make_fingerprint(gone)
+        return answer(applied)
 
     return write_once(request, body, write, dry_run=dry)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,9 +31,10 @@ class ObjectSet:
 
     label: str
     prune: bool = False  # delete what carries the label and is not among the manifests
+    shown: str = ""  # the fingerprint of what a person has agreed to delete; empty: whatever it is
 
 
-def name_set(principal: Principal, name: str, *, prune: bool = False) -> ObjectSet:
+def name_set(principal: Principal, name: str, *, prune: bool = False, shown: str = "") -> ObjectSet:
     """Returns the set that this caller calls `name`. A tenant's name is before its own, so no other set is touched."""
     label = f"{principal.tenant}.{name}" if principal.tenant else name
     room = LONGEST_LABEL - len(label) + len(name)
@@ -42,7 +44,7 @@ def name_set(principal: Principal, name: str, *, prune: bool = False) -> ObjectS
     if not re.fullmatch(LABEL, name) or len(label) > LONGEST_LABEL:
         allowed = f"1..{room} characters a-z, 0-9 and -, not beginning or ending in -"
         raise HttpProblem("bad-request", f"set {quote(name)} is not allowed: {allowed}")
-    return ObjectSet(label, prune)
+    return ObjectSet(label, prune, shown)
 
 
 def join_set(manifests: Sequence[Manifest], current: Mapping[Key, StoredObject], joined: ObjectSet) -> list[Manifest]:
@@ -64,10 +66,9 @@ def join_set(manifests: Sequence[Manifest], current: Mapping[Key, StoredObject],
         if stored.labels.get(SET_LABEL, joined.label) != joined.label
     ]
     if elsewhere:
-        more = f" and {len(elsewhere) - MOST_NAMED} more" if len(elsewhere) > MOST_NAMED else ""
         raise HttpProblem(
             "conflict",
-            f"another set has {', '.join(elsewhere[:MOST_NAMED])}{more}; to move an object, apply it once without "
+            f"another set has {_list_some(elsewhere)}; to move an object, apply it once without "
             "a set, which takes it out of its own",
         )
     return [replace(manifest, labels={**manifest.labels, SET_LABEL: joined.label}) for manifest in manifests]
@@ -102,12 +103,32 @@ def refuse_foreign_sets(principal: Principal, decisions: Iterable[ObjectDecision
 def list_left_out(
     connection: Connection, principal: Principal, manifests: Sequence[Manifest], pruned: ObjectSet
 ) -> list[StoredObject]:
-    """Returns the objects of the set that are not among the manifests; refuses if the caller may not delete one."""
+    """Returns the objects of the set that are not among the manifests.
+
+    Refuses if the caller may not delete one, or if they are others than a person was shown.
+    """
     named = {manifest.key for manifest in manifests}
     found = [stored for stored in _list_members(connection, principal, pruned) if stored.key not in named]
     for stored in found:
         require(principal, stored.kind, AccessVerb.WRITE, stored.tenant)
+    keys = [stored.key for stored in found]
+    if pruned.shown and pruned.shown != make_fingerprint(keys):
+        now = _list_some([str(key) for key in keys]) or "nothing"
+        raise HttpProblem(
+            "precondition-failed",
+            f"what left set {pruned.label} has changed since the dry run: {now} would be deleted now; look again",
+        )
     return found
+
+
+def make_fingerprint(keys: Iterable[Key]) -> str:
+    """Returns what is the same for the same objects alone, in any order."""
+    return hashlib.sha256("\n".join(sorted(map(str, keys))).encode()).hexdigest()[:32]
+
+
+def _list_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _list_members(connection: Connection, principal: Principal, pruned: ObjectSet) -> Iterator[StoredObject]:

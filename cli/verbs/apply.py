@@ -47,9 +47,9 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     files = read_files(args)
-    if args.prune and not (args.dry_run or args.yes):
-        ask_to_prune(submit(args, files, dry_run=True))
-    answer = submit(args, files, dry_run=args.dry_run)
+    asks = args.prune and not (args.dry_run or args.yes)
+    agreed = ask_to_prune(submit(args, files, dry_run=True)) if asks else ""
+    answer = submit(args, files, dry_run=args.dry_run, agreed=agreed)
     if not print_data(answer, args.output):
         report(answer, names_only=args.output == "name")
     return exits.OK
@@ -65,22 +65,26 @@ def read_files(args: argparse.Namespace) -> list[tuple[str, str]]:
     return [] if args.allow_empty and not any(text.strip() for _, text in files) else files
 
 
-def ask_to_prune(answer: Mapping[str, Any]) -> None:
-    """Asks before anything is deleted; `answer` is that of a dry run."""
+def ask_to_prune(answer: Mapping[str, Any]) -> str:
+    """Asks before anything is deleted; `answer` is that of a dry run. Returns the fingerprint of what may go."""
     doomed = [change for change in answer["changes"] if change["action"] == "deleted"]
     named = [(kind_of(change["kind"]), str(change.get("tenant") or ""), str(change["name"])) for change in doomed]
     if named and not confirm(named):
         raise Failed("nothing was applied or deleted", exits.NO)
+    return str(answer.get("pruning", ""))
 
 
-def submit(args: argparse.Namespace, files: Sequence[tuple[str, str]], *, dry_run: bool) -> dict[str, Any]:
-    """Sends the files as one request and returns the server's answer."""
+def submit(
+    args: argparse.Namespace, files: Sequence[tuple[str, str]], *, dry_run: bool, agreed: str = ""
+) -> dict[str, Any]:
+    """Sends the files as one request and returns the server's answer. `agreed`: what a person agreed to delete."""
     body = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
     query = {
         "dryRun": dry_run or None,
         "set": args.set,
         "prune": args.prune or None,
         "allowEmpty": args.allow_empty or None,
+        "pruning": agreed or None,
     }
     with ApiClient(resolve(args)) as client:
         answer = client.send("POST", "/api/v1/apply", query, body.encode(), FILES_MEDIA).json()

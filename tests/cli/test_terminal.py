@@ -6,6 +6,8 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,19 +18,26 @@ from tests.support.server import RunningServer
 pytestmark = pytest.mark.slow
 
 
-def on_a_terminal(server: RunningServer, *words: str, typed: str = "", **env: str) -> tuple[int, str]:
-    """Exit code and all that a terminal shows."""
+def on_a_terminal(
+    server: RunningServer, *words: str, typed: str = "", meanwhile: Callable[[], object] | None = None, **env: str
+) -> tuple[int, str]:
+    """Exit code and all that a terminal shows; a person types at once, or after what happens beside the question."""
     master, slave = pty.openpty()
     clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
     clean |= {"GPUWRIGHT_SERVER": server.url, "GPUWRIGHT_TOKEN": server.admin_token, "TERM": "xterm"} | env
     command = [sys.executable, "-m", "cli.main", *words]
     started = subprocess.Popen(command, env=clean, stdin=slave, stdout=slave, stderr=slave, close_fds=True)
     os.close(slave)
-    os.write(master, typed.encode())
     shown = b""
+    if meanwhile is None:
+        os.write(master, typed.encode())
     try:
         while piece := os.read(master, 65536):
             shown += piece
+            if meanwhile and b"[y/N]" in shown:
+                meanwhile()
+                meanwhile = None
+                os.write(master, typed.encode())
     except OSError:  # the other side has closed
         pass
     os.close(master)
@@ -59,3 +68,20 @@ def test_delete_asks_on_a_terminal_and_no_is_no(declared: Run, server: RunningSe
 def test_delete_with_yes_does_not_ask(declared: Run, server: RunningServer) -> None:
     code, shown = on_a_terminal(server, "delete", "service", "shop/t1", "--yes")
     assert code == 0 and "[y/N]" not in shown
+
+
+def test_what_was_not_shown_is_not_pruned(world: Run, server: RunningServer, tmp_path: Path) -> None:
+    file = tmp_path / "left.yaml"
+    file.write_text(service("kept"))
+    world("apply", "--set", "t", "-f", "-", stdin=service("kept") + service("old"))
+    words = ("apply", "--set", "t", "--prune", "-f", str(file))
+
+    def apply_another() -> None:
+        assert world("apply", "--set", "t", "-f", "-", stdin=service("newer")).code == 0
+
+    code, shown = on_a_terminal(server, *words, typed="y\n", meanwhile=apply_another)
+    assert code == 3 and "service/shop/old" in shown
+    assert "what left set t has changed since the dry run: " in shown and "Service shop/newer" in shown
+    assert world("get", "service", "shop/old").code == world("get", "service", "shop/newer").code == 0
+    code, shown = on_a_terminal(server, *words, typed="y\n", meanwhile=lambda: None)
+    assert code == 0 and "service/shop/old deleted" in shown and "service/shop/newer deleted" in shown
