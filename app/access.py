@@ -166,7 +166,7 @@ TABLE: Mapping[Role, Grants] = {
         (Noun.JOIN_TOKEN, AccessVerb.WRITE): Reach.ALL,
         (Noun.AUDIT, AccessVerb.READ): Reach.ALL,
         (Noun.WEBHOOK, AccessVerb.READ): Reach.ALL,
-        (Noun.WEBHOOK, AccessVerb.WRITE): Reach.ALL,  # to try it, and to send dead letters again
+        (Noun.WEBHOOK, AccessVerb.WRITE): Reach.ALL,  # to try it, to send dead letters again or discard them
     },
     Role.NODE: {
         (Noun.REPORT, AccessVerb.WRITE): Reach.OWN,

@@ -93,7 +93,7 @@ VERBS = (
     CommandVerb("reclaim", "cli.verbs.reclaim", "Operate", "give notice that the cloud takes nodes back"),
     CommandVerb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
     CommandVerb("login", "cli.verbs.login", "Access", "sign in as a person, where the server knows a provider"),
-    CommandVerb("webhook", "cli.verbs.webhook", "Access", "list webhooks, try one, send its dead letters again"),
+    CommandVerb("webhook", "cli.verbs.webhook", "Access", "list webhooks, try one, send or discard its dead letters"),
     CommandVerb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
     CommandVerb("console", "cli.verbs.console", "Access", "a new link that signs a browser in to the console"),
     CommandVerb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),

@@ -1,4 +1,4 @@
-"""Webhooks: how each does, what it did not get; tries one, and sends its dead letters again."""
+"""Webhooks: how each does, what it did not get; tries one, sends its dead letters again or discards them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypedDict
 
-from fastapi import Path, Request
+from fastapi import Path, Query, Request
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, require
@@ -51,7 +51,7 @@ class WebhookListWire(TypedDict):
 
 
 class DeadLetterWire(TypedDict):
-    """An event that a webhook did not get."""
+    """An event that a webhook did not get, or `{"audit": ID}` for an entry of the audit."""
 
     id: int
     at: MomentText
@@ -72,6 +72,13 @@ class WebhookDoneWire(TypedDict):
 
     name: str
     queued: int
+
+
+class DiscardedWire(TypedDict):
+    """Which dead letters are gone."""
+
+    name: str
+    discarded: list[int]
 
 
 @router.get("", summary="Webhooks, with what waits and what failed")
@@ -106,6 +113,29 @@ def retry_dead_letters(
         return answer({"name": name, "queued": queued})
 
     return write_once(request, b"", retry)
+
+
+@router.delete("/{name}/dead-letters", summary="Discard dead letters of a webhook: these, or all")
+def discard_dead_letters(
+    request: Request,
+    ctx: Ctx,
+    who: Who,
+    by: By,
+    name: HookName,
+    _body: NoBody,
+    ids: Annotated[list[int] | None, Query(alias="id", max_length=100, description="Of these; without, all")] = None,
+) -> Reply[DiscardedWire]:
+    require(who, Noun.WEBHOOK, AccessVerb.WRITE)
+    _find(ctx.hooks, name)
+
+    def discard(connection: Connection) -> Reply[DiscardedWire]:
+        gone = webhooks.discard_dead(connection, name, ids)
+        if absent := sorted(set(ids or ()) - set(gone)):
+            raise HttpProblem("not-found", f"webhook {name} has no dead letter {', '.join(map(str, absent))}")
+        audit.record(connection, [by.entry("discard", Noun.WEBHOOK, name=name, detail=f"{len(gone)} dead letters")])
+        return answer({"name": name, "discarded": gone})
+
+    return write_once(request, b"", discard)
 
 
 @router.post("/{name}/try", status_code=202, summary="Send an event to one webhook, to see whether it arrives")

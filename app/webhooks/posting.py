@@ -17,11 +17,16 @@ from app.webhooks.hooks import Webhook
 
 WHOLE_SECONDS = 10.0  # of a delivery, however slowly its answer drips
 MOST_ANSWER_BYTES = 4096
+REFUSALS = frozenset({400, 413, 415, 422})  # of this body; others speak of the place, its rights or its load
 METADATA = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fd00:ec2::/32"))
 
 
 class NotDelivered(Exception):
     """The place did not take it; the message says why, without its address."""
+
+    def __init__(self, why: str, *, is_refused: bool = False) -> None:
+        super().__init__(why)
+        self.is_refused = is_refused  # for what it says: the place is there, and would refuse it again
 
 
 def post(hook: Webhook, body: bytes, headers: Mapping[str, str]) -> None:
@@ -37,7 +42,7 @@ def post(hook: Webhook, body: bytes, headers: Mapping[str, str]) -> None:
     except (OSError, http.client.HTTPException) as error:
         raise NotDelivered(explain(error)) from None
     if not 200 <= status < 300:
-        raise NotDelivered(f"it answered {status}")
+        raise NotDelivered(f"it answered {status}", is_refused=status in REFUSALS)
 
 
 class _Pinned(http.client.HTTPConnection):

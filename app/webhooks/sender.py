@@ -1,7 +1,8 @@
 """Sends what is due, a thread for each webhook: one that hangs delays no other.
 
 A delivery is tried again after 10 seconds, and each time after twice as long. After twelve tries, some three hours, an
-alarm says so. An event is then a dead letter, which an admin can send again; an entry of the audit is tried every hour.
+alarm says so. An event is then a dead letter, which an admin can send again. So is an entry of the audit that the place
+refuses for what it says; any other is tried every hour.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class WebhookSender:
         try:
             self._deliver(hook, message)
         except NotDelivered as failed:
-            self._note_failed(hook, delivery, message, str(failed))
+            self._note_failed(hook, delivery, message, failed)
             return False
         self._database.write(lambda connection: webhooks.note_delivered(connection, delivery))
         return True
@@ -122,10 +123,10 @@ class WebhookSender:
             case _:
                 post(hook, *make_request(hook, message, self._source, int(time.time())))
 
-    def _note_failed(self, hook: Webhook, delivery: Delivery, message: StreamedMessage, why: str) -> None:
+    def _note_failed(self, hook: Webhook, delivery: Delivery, message: StreamedMessage, why: NotDelivered) -> None:
         # While a place is away, all that waits is tried before anything is tried again: what is old is late as well.
         is_late = delivery.attempts >= MOST_TRIES or delivery.age_seconds >= LATE_SECONDS
-        is_dead = delivery.attempts >= MOST_TRIES and hook.stream == "events"
+        is_dead = delivery.attempts >= MOST_TRIES and (hook.stream == "events" or why.is_refused)
         pause = None if is_dead else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(delivery.attempts - 1, MOST_TRIES))
         what = f"{message.word} of {message.subject}"
         words = f"webhook {hook.name} did not get {what} in {delivery.attempts} tries: {why}"
@@ -133,7 +134,7 @@ class WebhookSender:
         log.warning("webhook %s: delivery %d, try %d: %s", hook.name, delivery.id, delivery.attempts, why)
 
         def note(connection: Connection) -> None:
-            webhooks.note_failed(connection, delivery, why, pause)
+            webhooks.note_failed(connection, delivery, str(why), pause)
             if is_late:
                 events.record(connection, [alarm])
 

@@ -1,4 +1,4 @@
-"""`gpuwright webhook`: how webhooks do, what they did not get; tries one, and sends its dead letters again."""
+"""`gpuwright webhook`: how webhooks do, what they did not get; tries one, sends or discards its dead letters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 
 from cli import exits
 from cli.arguments import add_connection_arguments
+from cli.exits import Failed
 from cli.output import OutputTable, age, plain, print_data, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
@@ -18,21 +19,26 @@ Examples:
   gpuwright webhook try on-call        send an event or an entry to it; `list` then says whether it arrived
   gpuwright webhook dead on-call       what it did not get in twelve tries
   gpuwright webhook retry on-call      send that again
+  gpuwright webhook discard siem --id 17    give up what it will never take; without --id, all of it
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list|try|dead|retry")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|try|dead|retry|discard")
     for name, words in (
         ("list", "all webhooks, with what waits and what failed"),
         ("try", "send an event to one webhook"),
         ("dead", "what a webhook did not get"),
         ("retry", "send a webhook's dead letters again"),
+        ("discard", "delete a webhook's dead letters"),
     ):
         sub = actions.add_parser(name, help=words)
         if name != "list":
             sub.add_argument("name", metavar="NAME")
+        if name == "discard":
+            sub.add_argument("--id", type=int, action="append", metavar="ID", help="only this one; may be repeated")
+            sub.add_argument("-y", "--yes", action="store_true", help="do not ask before all are deleted")
         sub.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
         add_connection_arguments(sub)
 
@@ -43,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
             _show(args, client.get("/api/v1/webhooks")["items"])
         elif args.action == "dead":
             _show_dead(args, client.get(f"/api/v1/webhooks/{args.name}/dead-letters")["items"])
+        elif args.action == "discard":
+            _discard(args, client)
         else:
             done = client.send("POST", f"/api/v1/webhooks/{args.name}/{args.action}").json()
             if not print_data(done, args.output):
@@ -70,11 +78,25 @@ def _show(args: argparse.Namespace, items: list[dict[str, object]]) -> None:
 def _show_dead(args: argparse.Namespace, items: list[dict[str, object]]) -> None:
     if print_data(items, args.output):
         return
-    table = OutputTable(["AGE", "TRIES", "EVENT", "ERROR"])
-    table.rows([age(str(one["at"])), str(one["attempts"]), _name(one["event"]), str(one["error"])] for one in items)
+    table = OutputTable(["ID", "AGE", "TRIES", "WHAT", "ERROR"])
+    table.rows(
+        [str(one["id"]), age(str(one["at"])), str(one["attempts"]), _name(one["event"]), str(one["error"])]
+        for one in items
+    )
+
+
+def _discard(args: argparse.Namespace, client: ApiClient) -> None:
+    path = f"/api/v1/webhooks/{args.name}/dead-letters"
+    if not (args.id or args.yes):
+        raise Failed("this deletes all dead letters: give --id ID for some, or --yes for all")
+    done = client.send("DELETE", path, {"id": args.id or None}).json()
+    if not print_data(done, args.output):
+        print(plain(f"webhook {args.name}: {len(done['discarded'])} discarded"))
 
 
 def _name(event: object) -> str:
     assert isinstance(event, dict)
+    if "audit" in event:
+        return f"audit entry {event['audit']}"
     subject = "/".join(str(event[key]) for key in ("kind", "tenant", "name") if event.get(key))
     return f"{event.get('reason')} {subject}"

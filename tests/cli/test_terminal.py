@@ -83,5 +83,5 @@ def test_what_was_not_shown_is_not_pruned(world: Run, server: RunningServer, tmp
     assert code == 3 and "service/shop/old" in shown
     assert "what left set t has changed since the dry run: " in shown and "Service shop/newer" in shown
     assert world("get", "service", "shop/old").code == world("get", "service", "shop/newer").code == 0
-    code, shown = on_a_terminal(server, *words, typed="y\n", meanwhile=lambda: None)
+    code, shown = on_a_terminal(server, *words, typed="y\n", NO_COLOR="1")
     assert code == 0 and "service/shop/old deleted" in shown and "service/shop/newer deleted" in shown

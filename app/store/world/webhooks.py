@@ -79,6 +79,13 @@ DEAD = statement(
     WHERE hook = :hook AND due_at IS NULL ORDER BY id DESC LIMIT :limit
     """,
 )
+DISCARD = statement(
+    "discard_dead_letters",
+    """
+    DELETE FROM webhook_delivery
+    WHERE hook = :hook AND due_at IS NULL AND (CAST(:ids AS bigint[]) IS NULL OR id = ANY (:ids)) RETURNING id
+    """,
+)
 RETRY = statement(
     "retry_dead_letters",
     "UPDATE webhook_delivery SET due_at = now(), attempts = 0 WHERE hook = :hook AND due_at IS NULL",
@@ -105,7 +112,7 @@ FORGET = statement(
     f"""
     DELETE FROM webhook_delivery WHERE id IN (
         SELECT id FROM webhook_delivery WHERE created_at < now() - interval '{DEAD_DAYS} days'
-            AND (due_at IS NULL OR created_at < now() - interval '{LATEST_DAYS} days')
+            AND (due_at IS NULL AND NOT event ? 'audit' OR created_at < now() - interval '{LATEST_DAYS} days')
         LIMIT :limit)
     """,
 )
@@ -150,7 +157,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event that a hook did not get."""
+    """An event, or the number of an entry of the audit, that a hook did not get."""
 
     id: int
     hook: str
@@ -204,6 +211,11 @@ def read_dead(connection: Connection, hook: str, limit: int = 100) -> list[DeadL
 def retry_dead(connection: Connection, hook: str) -> int:
     """Lets the hook's dead letters be tried again; returns how many."""
     return connection.execute(RETRY, {"hook": hook}).rowcount
+
+
+def discard_dead(connection: Connection, hook: str, ids: Sequence[int] | None) -> list[int]:
+    """Deletes these dead letters of the hook, None for all of them; returns which there were."""
+    return sorted(connection.execute(DISCARD, {"hook": hook, "ids": ids}).scalars())
 
 
 def try_hook(connection: Connection, hook: str, event: Free) -> bool:
