@@ -21,6 +21,7 @@ from cli.talk.refusals import refusal
 
 FILES_MEDIA = "application/vnd.gpuwright.files+json"
 TRIES = 5
+MOST_ANSWER_BYTES = 256 * 2**20  # of one answer, which is read into memory
 RETRY_SECONDS = 30.0  # all waiting between the tries of one request
 BUSY = {429, 502, 503, 504}
 PAGE = 500
@@ -181,7 +182,7 @@ class ApiClient:
             self.note(f"< {response.status}")
             if response.status == 200:
                 return response
-            answer = _answer(response)
+            answer = self._read(response)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise self._failure(error) from None
@@ -230,7 +231,7 @@ class ApiClient:
                 if not body:
                     raise
                 # the server refused the body before it was sent whole: its answer says why
-            answer = _answer(connection.getresponse())
+            answer = self._read(connection.getresponse())
         except (OSError, http.client.HTTPException) as error:
             self.close()
             if reused and isinstance(error, http.client.RemoteDisconnected | ConnectionError):
@@ -243,6 +244,17 @@ class ApiClient:
         if answer.headers.get("connection", "").lower() == "close":
             self.close()
         return answer
+
+    def _read(self, response: http.client.HTTPResponse) -> ServerAnswer:
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        body = response.read(MOST_ANSWER_BYTES + 1)
+        if len(body) > MOST_ANSWER_BYTES:
+            self.close()
+            most = f"{MOST_ANSWER_BYTES >> 20} MB"
+            raise Failed(f"{self.connection.server} answered more than {most}: is it a gpuwright server?", UNREACHABLE)
+        if response.length:  # `read` with a number does not complain of what is missing
+            raise http.client.IncompleteRead(body, response.length)
+        return ServerAnswer(response.status, headers, body)
 
     def _connect(self, timeout_seconds: float) -> http.client.HTTPConnection:
         if not self._secure:
@@ -276,11 +288,6 @@ class ApiClient:
         if isinstance(error, http.client.BadStatusLine):
             return Unreachable("the server there does not speak HTTP", refused=True)
         return Unreachable(reason(error))
-
-
-def _answer(response: http.client.HTTPResponse) -> ServerAnswer:
-    headers = {name.lower(): value for name, value in response.getheaders()}
-    return ServerAnswer(response.status, headers, response.read())
 
 
 def _seconds(retry_after: str | None) -> float:

@@ -115,9 +115,11 @@ def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = No
     if chosen and not entry:
         known = ", ".join(sorted(config["contexts"])) or "none"
         raise Failed(f"context {chosen!r} does not exist in {path}; known contexts: {known}")
-    own = entry.get("server", "")
-    server = (getattr(args, "server", None) or env.get("GPUWRIGHT_SERVER") or own or DEFAULT_SERVER).rstrip("/")
-    token, origin = _find_token(args, env, entry, name, path, same_server=not own or server == own.rstrip("/"))
+    ours = env.get("GPUWRIGHT_SERVER") or entry.get("server") or DEFAULT_SERVER
+    server = (getattr(args, "server", None) or ours).rstrip("/")
+    token, origin = _find_token(args, env, entry, name, path, server)
+    if not is_of(entry, server):
+        entry = {}  # another server has other tenants, and another authority
     return ServerContext(
         server=server,
         token=token,
@@ -130,23 +132,31 @@ def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = No
     )
 
 
+def is_of(entry: Mapping[str, str], server: str) -> bool:
+    """Returns whether a context is one of this server."""
+    return (entry.get("server") or DEFAULT_SERVER).rstrip("/") == server
+
+
 def _find_token(
     args: argparse.Namespace,
     env: Mapping[str, str],
     entry: Mapping[str, str],
     name: str,
     path: Path,
-    *,
-    same_server: bool,
+    server: str,
 ) -> tuple[str, str]:
     if getattr(args, "token_file", None):
         return read_token(args.token_file), f"the token of {args.token_file}"
-    if env.get("GPUWRIGHT_TOKEN"):
+    beside = env.get("GPUWRIGHT_SERVER") or server
+    if env.get("GPUWRIGHT_TOKEN") and not is_of({"server": beside}, server) and not is_of(entry, server):
+        return "", f"GPUWRIGHT_TOKEN is for {beside} of GPUWRIGHT_SERVER, so it was not sent to another server"
+    if env.get("GPUWRIGHT_TOKEN") and is_of({"server": beside}, server):
         return check_token(env["GPUWRIGHT_TOKEN"], "GPUWRIGHT_TOKEN"), "the token of GPUWRIGHT_TOKEN"
     if not (entry.get("token") or entry.get("tokenFile")):
         return "", f"no token is configured in {path}" if not name else f"context {name} has no token"
-    if not same_server:  # a token goes to the server it was given for, and to no other
-        return "", f"the token of context {name} is for {entry['server']}, so it was not sent to another server"
+    if not is_of(entry, server):  # a token goes to the server it was given for, and to no other
+        its = entry.get("server") or DEFAULT_SERVER
+        return "", f"the token of context {name} is for {its}, so it was not sent to another server"
     if entry.get("tokenFile"):
         return read_token(entry["tokenFile"]), f"the token of context {name} ({entry['tokenFile']})"
     return check_token(entry["token"], f"context {name}"), f"the token of context {name} ({path})"

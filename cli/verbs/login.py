@@ -17,11 +17,11 @@ from cli.exits import Failed
 from cli.output import plain, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import (
-    DEFAULT_SERVER,
     ServerContext,
     check_name,
     check_token,
     config_path,
+    is_of,
     load,
     remember,
     resolve,
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_context(args: argparse.Namespace) -> ServerContext:
-    """Returns the server to sign in to. Its context may be new; no token is sent, and another server's CA not used."""
+    """Returns the server to sign in to. Its context may be new; no token is sent."""
     wanted, contexts = args.context, load(config_path())["contexts"]
     if wanted and wanted not in contexts:
         if not args.server:
@@ -74,13 +74,7 @@ def find_context(args: argparse.Namespace) -> ServerContext:
         check_name(wanted)
         args.context = None
     found = resolve(args)
-    ca_file = found.ca_file if is_of(contexts.get(found.context, {}), found.server) else ""
-    return replace(found, token="", ca_file=ca_file, context=wanted or found.context)
-
-
-def is_of(entry: Mapping[str, str], server: str) -> bool:
-    """Returns whether a context is one of this server."""
-    return (entry.get("server") or DEFAULT_SERVER).rstrip("/") == server
+    return replace(found, token="", context=wanted or found.context)
 
 
 def read_given(given: Mapping[str, Any], server: str) -> tuple[str, str]:

@@ -37,6 +37,7 @@ MOST_SECONDS = 40.0
 PRICE_SECONDS = 10.0
 MEASURED_WITHIN = timedelta(hours=1)
 MOST_GPUS = 10_000
+MOST_RATES = 1000
 SERVICE = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?/[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
 
@@ -48,7 +49,7 @@ class WhatIfRequest(BaseModel):
         list[str], Field(alias="addGpu", max_length=50, description="a100-sxm4-80gb=4: four more GPUs")
     ] = []
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
-    rate: Annotated[list[str], Field(max_length=1000, description="shop/search=x2, or =500")] = []
+    rate: Annotated[list[str], Field(max_length=MOST_RATES, description="shop/search=x2, or =500")] = []
     risk: Annotated[
         list[str], Field(max_length=100, description="0.02: the Policy's risk; shop/search=0.02: a service's")
     ] = []

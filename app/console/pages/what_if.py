@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, may, require
-from app.api.answers.whatif import WhatIfRequest, answer_what_if
+from app.api.answers.whatif import MOST_RATES, WhatIfRequest, answer_what_if
 from app.api.requests import Ctx
 from app.console.charts.prices import draw_risks
 from app.console.data import read_moves, read_planned
@@ -34,7 +34,6 @@ router = APIRouter(include_in_schema=False)
 MOST_SUGGESTED = 500
 MOST_SERVICES = 100
 SHOWN_AGAIN = (400, 404, 409, 422, 503)
-MOST_RATES = 1000
 RISK_SECONDS = 20.0
 FIELDS = ("risks", "least", "tomorrow", "service", "rate", "slo", "risk", "gpu", "count", "node")
 EMPTY = dict.fromkeys(FIELDS, "")

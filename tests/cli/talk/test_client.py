@@ -61,6 +61,14 @@ def test_a_question_that_is_asked_too_early_is_refused_at_once_in_the_words_of_t
     assert naps.taken == []
 
 
+def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.talk.client.MOST_ANSWER_BYTES", 2**20)
+    with scripted(answer(200, "x" * 2**21)) as server, client_of(server) as client:
+        with pytest.raises(Failed, match="answered more than 1 MB") as failed:
+            client.get("/api/v1/services")
+        assert (failed.value.code, len(server.requests)) == (exits.UNREACHABLE, 1)
+
+
 def test_two_writes_have_two_keys() -> None:
     with scripted(answer(200), answer(200)) as server, client_of(server) as client:
         client.send("DELETE", "/api/v1/nodes/a")

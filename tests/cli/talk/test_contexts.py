@@ -58,6 +58,22 @@ def test_the_token_of_a_context_is_never_sent_to_another_server(env: dict[str, s
     assert resolve(args(server="https://p/"), env).token == TOKEN
 
 
+def test_the_token_beside_gpuwright_server_is_never_sent_to_another_server(env: dict[str, str]) -> None:
+    given = env | {"GPUWRIGHT_SERVER": "https://e", "GPUWRIGHT_TOKEN": "gw_env"}
+    assert resolve(args(server="https://e/"), given).token == resolve(args(), given).token == "gw_env"
+    connection = resolve(args(server="https://f"), given)
+    assert connection.token == "" and "GPUWRIGHT_TOKEN is for https://e" in connection.origin
+    write(env, f={"server": "https://f", "token": "gw_f"})
+    assert resolve(args(server="https://f"), given).token == "gw_f"
+    assert resolve(args(server="https://f"), env | {"GPUWRIGHT_TOKEN": "gw_env"}).token == "gw_env"
+
+
+def test_another_server_gets_neither_tenant_nor_authority_of_the_context(env: dict[str, str]) -> None:
+    write(env, prod={"server": "https://p", "tenant": "shop", "caFile": "/p.pem"})
+    own, other = resolve(args(), env), resolve(args(server="https://elsewhere"), env)
+    assert (own.tenant, own.ca_file, other.tenant, other.ca_file) == ("shop", "/p.pem", "", "")
+
+
 def test_an_unknown_context_is_refused_with_those_there_are(env: dict[str, str]) -> None:
     write(env, prod={"server": "https://p"})
     with pytest.raises(Failed, match=r"context 'prd' does not exist.*known contexts: prod"):
