@@ -10,6 +10,22 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """A size of MIG devices, and how many of them a GPU holds at most when all have this size."""
+
+    name: str  # 1g.5gb: seventh parts of the SMs, and the memory by which NVIDIA names it
+    id: int  # of nvidia-smi mig -cgi
+    most: int
+    memory_gib: float
+    sm_count: int
+    memory_slices: int
+
+    @property
+    def compute_slices(self) -> int:
+        return int(self.name.partition("g.")[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
     """The data sheet of one GPU type; `idle_w` is typical and the price an example, from no sheet."""
 
@@ -29,6 +45,8 @@ class Sheet:
     source: str
     bandwidth_gb_per_second: float | None  # of its memory; None where nothing asks for it
     tensor_tflops: float | None  # dense half precision, likewise
+    mig_profiles: tuple[MigProfile, ...] = ()  # none where it cannot be divided
+    mig_memory_slices: int = 0  # into which its memory and its bandwidth are divided
 
 
 @functools.cache
@@ -60,4 +78,17 @@ def _read(entry: Mapping[str, Any]) -> Sheet:
         source=entry["source"],
         bandwidth_gb_per_second=entry.get("bandwidthGbPerSecond"),
         tensor_tflops=entry.get("tensorTflops"),
+        mig_profiles=tuple(_read_mig_profile(profile) for profile in entry.get("migProfiles", ())),
+        mig_memory_slices=entry.get("migMemorySlices", 0),
+    )
+
+
+def _read_mig_profile(entry: Mapping[str, Any]) -> MigProfile:
+    return MigProfile(
+        name=entry["name"],
+        id=entry["id"],
+        most=entry["most"],
+        memory_gib=entry["memoryGib"],
+        sm_count=entry["smCount"],
+        memory_slices=entry["memorySlices"],
     )

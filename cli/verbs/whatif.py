@@ -12,7 +12,7 @@ from app.control.answer.whatif.move_points import find_few, list_distinct
 from app.control.answer.whatif.wire import MovePointWire, RiskPriceWire
 from app.manifests.model import Kind
 from cli import exits, sources
-from cli.arguments import add_connection_arguments, add_file_arguments, positive, whole
+from cli.arguments import add_connection_arguments, add_file_arguments, completes, positive, whole
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data, say
 from cli.patience import waiting
@@ -20,6 +20,7 @@ from cli.planner_argument import add_compared_argument
 from cli.talk.client import FILES_MEDIA, ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.selection import find
+from cli.views.division import list_division, write_manifests
 from solvers.planning.plan_fields import spell_changes
 
 EPILOG = """\
@@ -37,6 +38,7 @@ Examples:
   gpuwright what-if --price-slo shop/search
   gpuwright what-if --risk-prices prices.svg    what the fleet costs at six risks, and a picture of it
   gpuwright what-if --objective                 plans between money, energy, carbon and accuracy
+  gpuwright what-if --divide divided            which GPUs to divide into MIG devices; manifests go into a folder
 """
 SERVICES_SHOWN = 30
 SMALL = 1e-6  # of an amount
@@ -61,6 +63,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--risk-prices", metavar="FILE.svg", nargs="?", const="", help="what the fleet costs at six risks; as a picture"
     )
     parser.add_argument("--objective", action="store_true", help="a front of money, energy, carbon and accuracy")
+    completes(
+        parser.add_argument(
+            "--divide",
+            metavar="FOLDER",
+            nargs="?",
+            const="",
+            help="which GPUs to divide into MIG devices, in which order; manifests for it go into the folder",
+        ),
+        "files",
+    )
     parser.add_argument(
         "--least-change", action="store_true", help="what moving few services would save, also without a change"
     )
@@ -68,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=positive,
         metavar="S",
-        help="most time, up to 40; default 6, with prices 20, with a front or prices of risks 30",
+        help="most time, up to 40; default 6, with prices 20, with a front, a division or prices of risks 30",
     )
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps of each search")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
@@ -81,9 +93,12 @@ def run(args: argparse.Namespace) -> int:
     compares = bool(args.files or args.add_gpu or args.lose_node or args.slo or args.rate or args.risk or args.planner)
     prices_risks = args.risk_prices is not None
     compares = compares or args.least_change
-    if not (compares or prices or prices_risks or args.objective):
+    divides = args.divide is not None
+    if args.divide and not Path(args.divide).is_dir():
+        raise Failed(f"{args.divide} is no folder: make it first")
+    if not (compares or prices or prices_risks or args.objective or divides):
         changes = "-f, --add-gpu, --lose-node, --slo, --rate, --risk, --planner"
-        allowed = f"{changes}, --least-change, --price-slos, --risk-prices or --objective"
+        allowed = f"{changes}, --least-change, --price-slos, --risk-prices, --objective or --divide"
         raise Failed(f"nothing to try: use {allowed}; see: gpuwright what-if --help")
     body = None
     if args.files:
@@ -103,7 +118,8 @@ def run(args: argparse.Namespace) -> int:
             "riskPrices": prices_risks or None,
             "objective": args.objective or None,
             "leastChange": args.least_change or None,
-            "seconds": args.seconds or (30 if args.objective or prices_risks else 20 if prices else 6),
+            "divide": divides or None,
+            "seconds": args.seconds or (30 if args.objective or prices_risks or divides else 20 if prices else 6),
             "work": args.work,
         }
         with waiting(f"planning twice, for at most {query['seconds']:g} s"):
@@ -116,6 +132,8 @@ def run(args: argparse.Namespace) -> int:
             say(f"nothing better was found for a while, after {answer['seconds']:.1f} s{longer}")
     if args.risk_prices:  # last: a file that cannot be written takes no answer away
         _draw_risks(answer["riskPrices"], args.risk_prices)
+    if args.divide:
+        write_manifests(answer["division"], Path(args.divide))
     return exits.OK
 
 
@@ -159,6 +177,7 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
         _risk_prices(answer["riskPrices"])
     if "front" in answer:
         _front(answer["front"])
+    yield from list_division(answer.get("division"))
 
 
 def _services(services: list[dict[str, Any]]) -> None:

@@ -73,6 +73,7 @@ class WhatIfRequest(BaseModel):
         bool,
         Field(alias="leastChange", description="The least change beside the best plan, also where nothing is changed"),
     ] = False
+    divide: Annotated[bool, Field(description="Which GPUs to divide into MIG devices, and in which order")] = False
     seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, description="For both plans together")] = 6.0
     work: Annotated[
         int | None, Field(ge=0, le=100_000, description="Steps of each search: the same result on any machine")
@@ -130,6 +131,7 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
             query.risk_prices,
             measured,
             query.least_change,
+            query.divide,
         )
 
     comparison = questions.ask(ctx, by.principal, call_solvers(order), query.seconds)

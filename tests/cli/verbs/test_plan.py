@@ -193,6 +193,35 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     assert run("what-if", "--add-gpu", "h100=2").code == 2
 
 
+def test_a_division_is_an_order_for_an_operator_with_its_manifests(run: Run, tmp_path: Path) -> None:
+    none = run("what-if", "--divide", "--work", "1")
+    assert none.lines == ["no GPU of this fleet can be divided: a v100-16gb is no GPU that can be divided"]
+    lost = run("what-if", "--divide", f"{tmp_path}/none")
+    assert lost.code == 2 and "is no folder: make it first" in lost.err
+    big = "{memoryGib: 40, smCount: 108, pricePerHour: 2.8, idleW: 50, maxW: 400, clocksMhz: [1410]}"
+    slow = "{model: alone, variant: v, gpuType: big, latencyMs: {1: {10: 40, 100: 8}}, memoryGib: {1: 2}}"
+    lines = [
+        f"{{apiVersion: gpuwright/v1, kind: GpuType, metadata: {{name: big}}, spec: {big}}}",
+        "{apiVersion: gpuwright/v1, kind: Model, metadata: {name: alone}, spec: {variants: [{name: v, accuracy: 1}]}}",
+        f"{{apiVersion: gpuwright/v1, kind: Profile, metadata: {{name: alone}}, spec: {slow}}}",
+    ]
+    for name in ("x", "y", "z"):
+        spec = "{model: alone, isolation: dedicated, slo: {latencyMs: 90, percentile: 95}, ratePerSecond: 1}"
+        named, node = f"{{name: {name}, tenant: shop}}", "{gpuType: big, gpus: 1, cpuCores: 16, memoryGib: 64}"
+        lines.append(f"{{apiVersion: gpuwright/v1, kind: Service, metadata: {named}, spec: {spec}}}")
+        lines.append(f"{{apiVersion: gpuwright/v1, kind: Node, metadata: {{name: big-{name}}}, spec: {node}}}")
+    file, folder = tmp_path / "big.yaml", tmp_path / "divided"
+    file.write_text("\n---\n".join(lines))
+    folder.mkdir()
+    done = run("what-if", "-f", str(file), "--divide", str(folder), "--work", "4")
+    assert done.code == 0, done.err
+    assert "dividing 1 node of big into devices 1g.5gb saves 5.6 an hour" in done.out
+    assert "nvidia-smi mig -cgi 19,19,19,19,19,19,19 -C" in done.out
+    assert sorted(path.name for path in folder.iterdir()) == ["big-x.yaml", "types.yaml"]
+    assert run("validate", "-f", str(file), "-f", str(folder / "types.yaml")).code == 0
+    assert "gpus: 7" in (folder / "big-x.yaml").read_text()
+
+
 def test_cordon_drain_and_uncordon(run: Run) -> None:
     assert run("cordon").err == "nothing is cordoned\n"
     assert run("cordon", "node-1/1", "-m", "fan is loud").out == "node-1/1 cordoned\n"

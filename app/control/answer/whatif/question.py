@@ -9,6 +9,8 @@ from functools import partial
 from math import inf
 from typing import cast
 
+from app.control.answer.division.proposal import propose_division
+from app.control.answer.division.wire import DivisionWire
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, read_in_force
 from app.control.answer.whatif.curve import LeastChange, can_draw
@@ -29,6 +31,7 @@ from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.causes import find_causes
 from app.control.formulate.formulate import formulate
+from app.control.formulate.question import Question
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Solve, solve_order
 from solvers.planners.names import JOINT
@@ -38,6 +41,7 @@ from solvers.planning.wire import to_json
 
 PRICE_WORK = 4  # steps of each of the many plans whose differences are prices
 LEAST_SECONDS = 0.5
+DIVISION_SHARE = 12  # plans of a division and its order, likewise
 FRONT_SHARE = 9  # plans of a front, for each of the two that are compared
 PATIENCE_SHARE = 1 / 12  # of the seconds: a search ends after so long without a better plan
 
@@ -57,6 +61,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
     with_risks: bool = False  # what a few risks cost
     measured: Mapping[str, float] = field(default_factory=dict)  # by service: requests that were timed of late
     with_least_change: bool = False  # of the world as it is; of a change it is always told
+    with_division: bool = False  # which GPUs to divide into MIG devices
 
     def answered(self) -> WhatIfAnswerWire | NoComparison:
         """Returns the comparison on the wire; `failed` says why there is none."""
@@ -74,7 +79,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
         now, then = today.problem, asked.problem
         draws = (self.with_least_change or not same) and can_draw(asked)
         share = 2 + 2 * (self.prices_of is not None) + FRONT_SHARE * self.with_front
-        share += len(RISKS) * self.with_risks + draws
+        share += len(RISKS) * self.with_risks + draws + DIVISION_SHARE * self.with_division
         each = max(LEAST_SECONDS, self.seconds / share)
         patience = inf if self.work is not None else PATIENCE_SHARE * self.seconds
         found = [
@@ -118,6 +123,8 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
             comparison["notPriced"] = len(wanted) - len(comparison["sloPrices"])  # no time was left for them
         if self.with_front:
             comparison["front"] = self._front(then, changed, each)
+        if self.with_division:
+            comparison["division"] = self._divide(asked, changed, after, each, deadline)
         if self.with_plan:
             comparison["plan"] = to_json(after.plan, then)
         return comparison
@@ -136,6 +143,14 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
     def _front(self, problem: Problem, snapshot: Snapshot, seconds: float) -> list[ObjectivePointWire]:
         solve = partial(self._solve, seconds)
         return wire(objective_front(problem, policy_spec(snapshot.declared), snapshot.at, solve))
+
+    def _divide(
+        self, asked: Question, changed: Snapshot, after: WhatIfSide, each: float, deadline: float
+    ) -> DivisionWire:
+        def is_late() -> bool:
+            return self.work is None and time.monotonic() > deadline - each
+
+        return propose_division(asked, changed.declared, after, partial(self._solve, each), is_late)
 
     def _solve(self, seconds: float, problem: Problem) -> Plan | None:
         return solve_order(Solve(problem, seconds, self.work, self.seed)).plan

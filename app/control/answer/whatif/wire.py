@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict, final
 
+from app.control.answer.division.wire import DivisionWire
 from app.control.answer.explain.difference_wire import ServiceDifferenceWire
 from solvers.planning.wire import PlanBodyWire, PlanChangesWire, PlanUnservedWire, ReleasableNodeWire
 
@@ -165,6 +166,7 @@ class WhatIfAnswerWire(ComparedPlansWire, TypedDict):
     sloPrices: NotRequired[list[SloPriceWire]]
     notPriced: NotRequired[int]
     front: NotRequired[list[ObjectivePointWire]]
+    division: NotRequired[DivisionWire]
     plan: NotRequired[PlanBodyWire]
     leastChange: NotRequired[list[MovePointWire]]  # from no other service that moves to any number
 

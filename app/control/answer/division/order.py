@@ -1,0 +1,105 @@
+"""Orders a division: one node after the other, so that the rest of the fleet carries everything meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from app.control.answer.division.divided import divide_fleet
+from app.control.answer.division.layouts import MigLayout
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem, RunningState
+
+Solve = Callable[[Problem], Plan | None]
+
+SMALL_SHARE = 1e-5  # of a rate
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Copies of a service that leave a node, and the nodes where others start before."""
+
+    service: str
+    copies: int
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DivisionStep:
+    """A node that is emptied and divided; `lacking` has the requests a second that nothing carries meanwhile."""
+
+    node: str
+    layout: MigLayout
+    drained: tuple[Drained, ...]
+    lacking: Mapping[str, float]
+
+
+def order_steps(problem: Problem, division: Mapping[str, MigLayout], solve: Solve) -> list[DivisionStep]:
+    """Returns the nodes in the order of their division: those first that the rest of the fleet can spare."""
+    running: Sequence[Instance] = problem.state.running if problem.state else ()
+    allowed = _find_lacking(problem, running)
+    left, done = dict(division), dict[str, MigLayout]()
+    steps: list[DivisionStep] = []
+    while left:
+        copies = Counter(line.node for line in running if line.node in left)
+        tried: list[tuple[DivisionStep, Sequence[Instance]]] = []
+        for name in sorted(left, key=lambda node: (copies[node], node)):
+            tried.append(_empty_node(problem, name, left[name], done, running, solve, allowed))
+            if not tried[-1][0].lacking:
+                break
+        step, running = min(tried, key=lambda entry: sum(entry[0].lacking.values()))
+        steps.append(step)
+        done[step.node] = left.pop(step.node)
+    return steps
+
+
+def _empty_node(
+    problem: Problem, name: str, layout: MigLayout, done: Mapping[str, MigLayout], running: Sequence[Instance],
+    solve: Solve, allowed: Mapping[str, float],
+) -> tuple[DivisionStep, Sequence[Instance]]:  # fmt: skip
+    """Returns the step that empties this node, and what runs then."""
+    leaving = [line for line in running if line.node == name]
+    if not leaving:
+        return DivisionStep(name, layout, (), {}), running
+    rest = {node: facts for node, facts in problem.nodes.items() if node != name}
+    staying = tuple(line for line in running if line.node != name)
+    if not rest:
+        return DivisionStep(name, layout, _list_drained(leaving, staying, ()), _rates(leaving)), staying
+    divided = divide_fleet(problem, done)
+    now = problem.state or RunningState()
+    during = replace(divided, nodes={node: divided.nodes[node] for node in rest}, state=replace(now, running=staying))
+    plan = solve(during)
+    after = staying if plan is None else plan.instances
+    lacking = {
+        service: rate for service, rate in _find_lacking(problem, after).items()
+        if rate > allowed.get(service, 0.0) + SMALL_SHARE * problem.services[service].rate_per_second
+    }  # fmt: skip
+    return DivisionStep(name, layout, _list_drained(leaving, staying, after), lacking), after
+
+
+def _find_lacking(problem: Problem, lines: Sequence[Instance]) -> dict[str, float]:
+    """Returns by service the requests a second that these copies do not carry."""
+    carried = _rates(lines)
+    found = {name: service.rate_per_second - carried.get(name, 0.0) for name, service in problem.services.items()}
+    return {name: rate for name, rate in found.items() if rate > SMALL_SHARE * problem.services[name].rate_per_second}
+
+
+def _rates(lines: Sequence[Instance]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for line in lines:
+        found[line.service] = found.get(line.service, 0.0) + line.rate_per_second
+    return found
+
+
+def _list_drained(
+    leaving: Sequence[Instance], staying: Sequence[Instance], after: Sequence[Instance]
+) -> tuple[Drained, ...]:
+    """Returns what leaves, by service, and the nodes that have more copies of it afterwards."""
+    before = Counter((line.service, line.node) for line in staying)
+    then = Counter((line.service, line.node) for line in after)
+    found = []
+    for service, copies in sorted(Counter(line.service for line in leaving).items()):
+        more = {node for (name, node), number in then.items() if name == service and number > before[name, node]}
+        found.append(Drained(service, copies, tuple(sorted(more))))
+    return tuple(found)

@@ -1,0 +1,58 @@
+"""One node after the other is emptied, so that the rest of the fleet carries everything meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.control.answer.division.layouts import MigLayout, list_layouts
+from app.control.answer.division.order import order_steps
+from app.control.formulate.formulate import formulate
+from app.control.solve.orders import Solve, solve_order
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, RunningState
+from tests.app.control.answer.division.worlds import A100, alone, fleet
+
+pytestmark = pytest.mark.slow
+SEVENTHS: MigLayout = next(iter(list_layouts("a100", A100)))
+
+
+def solve(problem: Problem) -> Plan | None:
+    return solve_order(Solve(problem, 60.0, 4)).plan
+
+
+def running(services: int, nodes: int) -> Problem:
+    """A fleet on which its plan runs."""
+    problem = formulate(fleet(alone(services), nodes=nodes)).problem
+    plan = solve(problem)
+    assert plan is not None
+    return replace(problem, state=RunningState(running=plan.instances))
+
+
+def test_an_idle_node_is_divided_first_and_takes_what_the_next_one_ran() -> None:
+    problem = running(services=3, nodes=4)
+    assert problem.state is not None
+    busy = {line.node: line.service for line in problem.state.running}
+    (idle,) = problem.nodes.keys() - busy.keys()
+    second = min(busy)
+    steps = order_steps(problem, {second: SEVENTHS, idle: SEVENTHS}, solve)
+    assert [step.node for step in steps] == [idle, second]
+    assert steps[0].drained == ()
+    (drained,) = steps[1].drained
+    assert (drained.service, drained.copies, drained.to) == (busy[second], 1, (idle,))
+    assert [step.lacking for step in steps] == [{}, {}]
+
+
+def test_a_fleet_without_a_spare_gpu_says_what_nothing_would_carry() -> None:
+    problem = running(services=2, nodes=2)
+    first, *rest = order_steps(problem, dict.fromkeys(problem.nodes, SEVENTHS), solve)
+    assert sum(first.lacking.values()) == pytest.approx(1.0)
+    assert [step.lacking for step in rest] == [{}], "seven devices carry both"
+
+
+def test_the_only_node_of_a_fleet_has_nowhere_to_go() -> None:
+    problem = running(services=1, nodes=1)
+    (step,) = order_steps(problem, {"n0": SEVENTHS}, solve)
+    assert step.lacking == {"shop/s0": pytest.approx(1.0)}
+    assert step.drained[0].to == ()
