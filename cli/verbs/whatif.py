@@ -169,6 +169,7 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             yield f"after the change no plan can cost less than {number(after['bound'])} an hour"
     if "sloPrices" in answer:
         _prices(answer["sloPrices"])
+        _latencies(answer["sloPrices"])
         _percentiles(answer["sloPrices"])
         if left := answer.get("notPriced"):
             services = "1 service is" if left == 1 else f"{left} services are"
@@ -225,6 +226,16 @@ def _prices(prices: list[dict[str, Any]]) -> None:
         ]
         for service in prices
     )  # fmt: skip
+
+
+def _latencies(prices: list[dict[str, Any]]) -> None:
+    """Prints what the SLOs of named services would cost at other latencies."""
+    rows = [
+        [service["service"], number(price["sloMs"]), _price(price["costsPerHour"])]
+        for service in prices for price in service.get("latencies", ())
+    ]  # fmt: skip
+    if rows:
+        OutputTable(["SERVICE", "AT SLO MS", "COSTS/H"]).rows(rows)
 
 
 def _percentiles(prices: list[dict[str, Any]]) -> None:

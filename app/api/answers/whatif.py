@@ -34,7 +34,7 @@ from app.world.write import Actor
 router = TypedRouter(prefix="/api/v1/whatif", tags=["whatif"])
 
 MOST_SECONDS = 40.0
-PRICE_SECONDS = 10.0
+PRICE_SECONDS = 20.0
 MEASURED_WITHIN = timedelta(hours=1)
 MOST_GPUS = 10_000
 MOST_RATES = 1000
@@ -141,7 +141,7 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
 
 
 def slo_price(ctx: Context, who: Principal, service: str) -> SloPriceWire | None:
-    """Returns what the SLO of a service costs per hour, and a tenth shorter and longer; None if time ran out."""
+    """Returns what the SLO of a service costs per hour, also shorter, longer and at other percentiles, in the time."""
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
 
     def read(connection: Connection) -> tuple[Snapshot, dict[str, float]]:

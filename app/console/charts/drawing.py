@@ -13,6 +13,7 @@ from app.console.wording import number
 # In the drawing's own units; charts.html draws the grid between the same places.
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 572.0, 12.0, 176.0  # of what lies between the axes
 BAR_SHARE = 0.8  # of a step's width
+RING = 5.0  # radius
 
 Values = Sequence[float | None]
 Write = Callable[[float | None], str]
@@ -254,3 +255,12 @@ def draw_bar(left: float, wide: float, low: float, high: float) -> str:
 def draw_line(places: Sequence[tuple[float, float]]) -> str:
     """Returns the path through these places; a single one is a dot."""
     return "".join(f"{'L' if at else 'M'}{x:.1f} {y:.1f}h0" for at, (x, y) in enumerate(places))
+
+
+def draw_dots(places: Sequence[tuple[float, float]]) -> str:
+    return "".join(draw_line([place]) for place in places)
+
+
+def draw_ring(place: tuple[float, float]) -> str:
+    x, y = place
+    return f"M{x - RING:.1f} {y:.1f}a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 -{2 * RING} 0"

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from app.console.charts.drawing import LEFT, RIGHT, ChartDrawing, LegendLine, draw_line, place_y
+from app.console.charts.drawing import (
+    LEFT,
+    RIGHT,
+    RING,
+    ChartDrawing,
+    LegendLine,
+    draw_dots,
+    draw_line,
+    draw_ring,
+    place_y,
+)
 from app.console.charts.scales import ValueAxis, value_axis
 from app.console.wording import number
 from app.control.answer.explain.profile import ProfileExplanationWire, ProfilePointWire
@@ -15,7 +25,6 @@ from solvers.planning.wire import PlanInstanceWire
 LOOKS = ("t0", "t3", "t4", "t5", "t6", "t2")  # of batches; t1 is the promise
 MEASURED_SOURCES = ("learned", "measured")
 ROOM = 1.3  # of the highest of what matters: slower points are left out
-RING = 5.0  # radius
 SHARES = (0, 20, 40, 60, 80, 100)
 
 
@@ -67,14 +76,14 @@ def _draw_batch(line: Sequence[ProfilePointWire], axis: ValueAxis) -> str:
 
 def _draw_dots(line: Sequence[ProfilePointWire], axis: ValueAxis) -> str:
     measured = [point for point in line if point["source"] in MEASURED_SOURCES and point["plannedMs"] <= axis.high]
-    return "".join(draw_line([(_x(point["smPercent"]), _y(axis, point["plannedMs"]))]) for point in measured)
+    return draw_dots([(_x(point["smPercent"]), _y(axis, point["plannedMs"])) for point in measured])
 
 
 def _draw_rings(instances: Sequence[PlanInstanceWire], axis: ValueAxis) -> Iterator[str]:
     """Rings the batch of each instance; a stem leads up to the answer's latency, which the wait is added to."""
     for sm, execution, latency in sorted({_read_times(line) for line in instances}):
         x, y = _x(sm), _y(axis, execution)
-        yield f"M{x - RING:.1f} {y:.1f}a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 -{2 * RING} 0"
+        yield draw_ring((x, y))
         yield f"M{x:.1f} {y - RING:.1f}V{_y(axis, latency):.1f}m-{RING} 0h{2 * RING}"
 
 

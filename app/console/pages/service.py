@@ -17,7 +17,7 @@ from app.api.plans import plan_wire
 from app.api.plans.plan_wire import PlanHeadWire
 from app.api.requests import Ctx
 from app.console.charts.drawing import TimeChart
-from app.console.charts.prices import draw_percentiles
+from app.console.charts.prices import draw_latencies, draw_percentiles
 from app.console.charts.ranges import TimeRange, choose_range
 from app.console.charts.reading import read_service_charts, read_share_figures
 from app.console.charts.section import draw_section
@@ -123,18 +123,20 @@ def explanation_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name:
 
 @router.get("/services/{tenant}/{name}/price")
 def price_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str) -> Response:
-    """Shows what the SLO of a service costs, and what a tenth shorter or longer would."""
+    """Shows what the SLO of a service costs, and what others would: by latency as steps, and by percentile."""
     at = _require(ctx, who, tenant, name)
     price, refused = None, ""
     try:
         price = whatif.slo_price(ctx, who, f"{tenant}/{name}")
     except HttpProblem as problem:
         refused = problem.detail
-    percentiles = price.get("percentiles", []) if price else []
+    percentiles, latencies = (price.get("percentiles", []), price.get("latencies", [])) if price else ([], [])
+    currency = ctx.settings.currency
     return show(
         request, who, "price.html", at, name=f"{tenant}/{name}", price=price, refused=refused, percentiles=percentiles,
-        drawing=draw_percentiles(percentiles, ctx.settings.currency) if percentiles else None,
-        currency=ctx.settings.currency, least=LEAST_PRICE,
+        drawing=draw_percentiles(percentiles, currency) if percentiles else None, latencies=latencies,
+        steps=draw_latencies(latencies, price["sloMs"], currency) if price and latencies else None,
+        currency=currency, least=LEAST_PRICE,
     )  # fmt: skip
 
 

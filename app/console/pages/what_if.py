@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Principal, may, require
 from app.api.answers.whatif import MOST_RATES, WhatIfRequest, answer_what_if
 from app.api.requests import Ctx
-from app.console.charts.prices import draw_risks
+from app.console.charts.prices import draw_front, draw_risks
 from app.console.data import read_moves, read_planned
 from app.console.forms import actor_of, form_token, read_form
 from app.console.moves import MoveMap
@@ -34,8 +34,8 @@ router = APIRouter(include_in_schema=False)
 MOST_SUGGESTED = 500
 MOST_SERVICES = 100
 SHOWN_AGAIN = (400, 404, 409, 422, 503)
-RISK_SECONDS = 20.0
-FIELDS = ("risks", "least", "tomorrow", "service", "rate", "slo", "risk", "gpu", "count", "node")
+LONG_SECONDS = 20.0  # for several plans: of risks, or between goals
+FIELDS = ("risks", "goals", "least", "tomorrow", "service", "rate", "slo", "risk", "gpu", "count", "node")
 EMPTY = dict.fromkeys(FIELDS, "")
 
 
@@ -74,7 +74,9 @@ def _question(fields: Mapping[str, str]) -> WhatIfRequest:
     """Returns the question of the form; refuses an empty or incomplete one in the form's own words."""
     service, gpu = fields["service"], fields["gpu"]
     if fields["risks"]:
-        return WhatIfRequest.model_validate({"riskPrices": True, "seconds": RISK_SECONDS})
+        return WhatIfRequest.model_validate({"riskPrices": True, "seconds": LONG_SECONDS})
+    if fields["goals"]:
+        return WhatIfRequest.model_validate({"objective": True, "seconds": LONG_SECONDS})
     if fields["least"]:
         return WhatIfRequest.model_validate({"leastChange": True})
     if not service and (fields["rate"] or fields["slo"]):
@@ -120,6 +122,7 @@ def _show(
         refused=refused, form=form_token(who) if asks else "", names=names,
         services=found["services"][:MOST_SERVICES] if found else [],
         risks=draw_risks(prices, ctx.settings.currency) if found and (prices := found.get("riskPrices")) else None,
+        front=draw_front(plans, ctx.settings.currency) if found and (plans := found.get("front")) else None,
         margins=describe_margins(found.get("margins", [])) if found else [], is_answer=request.method == "POST",
         currency=ctx.settings.currency, curve=list_distinct(points), least=describe_curve(points),
         few=find_few(points) if points else None, moves=moves,

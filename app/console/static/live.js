@@ -75,7 +75,7 @@ async function load(address, parts, isWanted) {
 }
 
 function refresh() {
-  if (document.hidden || document.querySelector("main[data-still]")) return;
+  if (document.hidden || document.body.classList.contains("working") || document.querySelector("main[data-still]")) return;
   const why = busy();
   if (why) return status(`Paused ${why}, as of`, true);
   const order = ++asked;
@@ -99,6 +99,14 @@ function forgetDone() {
   history.replaceState(null, "", here);
 }
 
+// Says that an answer takes a while, from a click until the next page is there.
+function work(event) {
+  const slow = event.target.closest("[data-slow]");
+  if (!slow || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  stale.textContent = slow.dataset.slow;
+  document.body.classList.add("working");
+}
+
 function offerOwnZone() {
   const zone = document.getElementById("zone");
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -119,6 +127,12 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   clearTimeout(typing);
   filter(event.target);
+});
+document.addEventListener("submit", work);
+document.addEventListener("click", (event) => event.target.closest("a[data-slow]") && work(event));
+addEventListener("pageshow", () => {
+  if (document.body.classList.contains("working")) stale.textContent = "";
+  document.body.classList.remove("working");
 });
 document.addEventListener("visibilitychange", refresh);
 offerOwnZone();

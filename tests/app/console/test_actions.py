@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from app.control.domain.events import Reason
-from tests.app.console.test_browser import PHONE, opened
+from tests.app.console.test_browser import PHONE, WIDE, opened
 from tests.app.console.visits import session, visit
 from tests.support.axe import violations, violations_in_either_light
 from tests.support.planned import Planned, planned_fleet
@@ -140,9 +140,39 @@ def test_another_risk_is_answered_and_six_are_priced_and_drawn(browser: Browser,
         page.get_by_role("button", name="Ask").click()
         page.get_by_text("No planned rate changes: margins are learned from 0 hours").wait_for()
         page.get_by_role("button", name="Price six risks").click()
-        rows = page.get_by_role("region", name="Cost by risk").locator("tbody tr th")
+        rows = page.get_by_role("region", name="Cost by risk as a table").locator("tbody tr th")
         expect(rows).to_have_text([f"{share}\u202f%" for share in (1, 2, 5, 10, 20, 50)], timeout=60_000)
         assert page.get_by_role("img", name="Cost by risk").count() == 1
+        assert violations(page) == []
+
+
+@pytest.mark.parametrize("options", [{"viewport": WIDE}, PHONE], ids=["wide", "phone"])
+def test_an_slo_is_priced_in_steps_and_plans_are_weighed_by_money_and_energy(
+    browser: Browser, fleet: Planned, options: dict[str, Any]
+) -> None:
+    server = fleet.server
+    with opened(browser, server, signed_in(server, server.token("operator")), **options) as page:
+        page.goto("/services/shop/a")
+        page.route("**/price", lambda route: route.fulfill(status=204))  # the answer takes its time
+        page.get_by_role("link", name="Price of its SLO").click()
+        page.get_by_text("The SLO is priced, for at most 20 s.").wait_for()
+        page.unroute("**/price")
+        page.goto("/services/shop/a/price")
+        for name in ("Cost by SLO", "Cost by percentile"):
+            picture = page.get_by_role("img", name=name).bounding_box()
+            assert picture is not None and picture["height"] < 844
+        page.locator(".key").get_by_text("promised now").wait_for()
+        page.get_by_text("As a table of Cost by SLO").click()
+        rows = page.get_by_role("region", name="Cost by SLO as a table").locator("tbody tr")
+        expect(rows).to_have_count(10)
+        expect(rows.filter(has_text="as promised")).to_have_count(1)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert violations(page) == []
+        page.goto("/what-if")
+        page.get_by_role("button", name="Weigh money against energy").click()
+        page.get_by_role("img", name="Money against energy").wait_for(timeout=60_000)
+        expect(page.get_by_role("region", name="Money against energy as a table")).to_contain_text("money")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert violations(page) == []
 
 

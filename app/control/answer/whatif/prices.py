@@ -1,4 +1,4 @@
-"""Prices SLOs: the plan's cost without the service, and with its SLO a tenth shorter or longer."""
+"""Prices SLOs: the plan's cost without the service, and with its SLO shorter or longer."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from app.control.answer.explain.shares import costs_of_services
-from app.control.answer.whatif.wire import PercentilePriceWire, SloAmountWire, SloPriceWire
+from app.control.answer.whatif.wire import LatencyPriceWire, PercentilePriceWire, SloAmountWire, SloPriceWire
 from solvers.planning.judge import judge
 from solvers.planning.plan import Cost, Plan
 from solvers.planning.problem import Problem, Service
 from solvers.planning.search.promise import keep
 
-SLO_STEP_SHARE = 0.1  # by which an SLO is shortened and lengthened
+SHORTER, LONGER = 0.9, 1.1  # of an SLO
+FURTHER = (0.8, 1.25, 0.7, 1.5, 0.6, 2.0, 0.5)  # the nearest first, as time may end
 PERCENTILES = (90.0, 95.0, 99.0, 99.9)
 TELLING_LATE = 10.0  # requests that a percentile allows to be late: fewer do not tell whether it is kept
 
@@ -29,7 +30,8 @@ def price_slos(
 ) -> Iterator[SloPriceWire]:
     """Prices these services, or all, the most expensive first; `plan` is a plan of the problem, without State.
 
-    Of those that are named it prices percentiles, too; `measured` is how many requests of them were timed.
+    Of those that are named it prices more latencies and percentiles, too; `measured` is how many requests of them were
+    timed.
     """
     costs = costs_of_services(problem, plan)
     chosen = list(names) or sorted(problem.services, key=lambda name: (-costs[name], name))
@@ -37,23 +39,56 @@ def price_slos(
     for name in chosen:
         service = problem.services[name]
         without = _cheapest(_leave_out(problem, name), solve, _drop_lines(plan, name))
-        looser = _cheapest(_set_slo(problem, service, 1 + SLO_STEP_SHARE), solve, plan)
-        tighter = _cheapest(_set_slo(problem, service, 1 - SLO_STEP_SHARE), solve, None)
+        shares = (SHORTER, LONGER, *(FURTHER if names else ()))
+        by_share = _cost_latencies(problem, service, solve, now, plan, shares)
         prices_percentiles = bool(names) and without is not None and service.tokens is None
-        amounts = _cost_percentiles(problem, service, solve, now) if prices_percentiles else {}
-        here = amounts.get(service.percentile, now)  # less than now where the plan of a stricter percentile is cheaper
-        dearer = None if tighter is None else tighter if _no_dearer(here, tighter) is here else here
+        amounts = _cost_percentiles(problem, service, solve, by_share[1.0]) if prices_percentiles else {}
+        here = amounts.get(service.percentile, by_share[1.0])  # less than that where a stricter percentile's plan is
+        by_share = _descend({**by_share, 1.0: here})
+        without = _no_dearer(without, by_share[max(by_share)])
         price: SloPriceWire = {
             "service": name,
             "sloMs": service.slo_ms,
             "percentile": service.percentile,
-            "costsPerHour": _difference(here, _no_dearer(without, here)),
-            "shorterAddsPerHour": _difference(dearer, here),
-            "longerSavesPerHour": _difference(here, _no_dearer(looser, here)),
+            "costsPerHour": _difference(here, without),
+            "shorterAddsPerHour": _difference(by_share.get(SHORTER), here),
+            "longerSavesPerHour": _difference(here, by_share.get(LONGER)),
         }
+        if names and without is not None:
+            price["latencies"] = list(_price_latencies(service.slo_ms, by_share, without))
         if prices_percentiles:
             price["percentiles"] = list(_price_percentiles(amounts, without, measured.get(name, 0.0)))
         yield price
+
+
+def _cost_latencies(
+    problem: Problem, service: Service, solve: Solve, now: SloAmountWire, plan: Plan, shares: Sequence[float]
+) -> dict[float, SloAmountWire]:
+    """Returns the fleet's cost by share of the SLO's latency, the shortest first, while time is left."""
+    found = {1.0: now}
+    for share in shares:
+        amount = _cheapest(_set_slo(problem, service, share), solve, plan if share > 1 else None)
+        if amount is None:
+            break
+        found[share] = amount
+    return _descend(found)
+
+
+def _descend(amounts: Mapping[float, SloAmountWire]) -> dict[float, SloAmountWire]:
+    """Returns the costs by latency, the shortest first, none above that of a shorter one, whose plan keeps it, too."""
+    found: dict[float, SloAmountWire] = {}
+    shorter: SloAmountWire | None = None
+    for share, amount in sorted(amounts.items()):
+        shorter = found[share] = _no_dearer(shorter, amount) or amount
+    return found
+
+
+def _price_latencies(
+    slo_ms: float, amounts: Mapping[float, SloAmountWire], without: SloAmountWire
+) -> Iterator[LatencyPriceWire]:
+    """Yields what the SLO costs at each latency, the shortest first."""
+    for share, amount in amounts.items():
+        yield {"sloMs": slo_ms * share, "costsPerHour": _subtract(amount, without)}
 
 
 def _cost_percentiles(
@@ -85,8 +120,10 @@ def _price_percentiles(
 
 def _difference(more: SloAmountWire | None, less: SloAmountWire | None) -> SloAmountWire | None:
     """Returns how much more the first is; None where no plan was found in time."""
-    if more is None or less is None:
-        return None
+    return None if more is None or less is None else _subtract(more, less)
+
+
+def _subtract(more: SloAmountWire, less: SloAmountWire) -> SloAmountWire:
     return {"gpus": more["gpus"] - less["gpus"], "unserved": more["unserved"] - less["unserved"]}
 
 

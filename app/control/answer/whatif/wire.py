@@ -141,12 +141,20 @@ class PercentilePriceWire(TypedDict):
     isMeasured: bool
 
 
+class LatencyPriceWire(TypedDict):
+    """What an SLO of another latency would cost an hour."""
+
+    sloMs: float
+    costsPerHour: SloAmountWire
+
+
 class SloPriceWire(TypedDict):
-    """What an SLO costs an hour; null where it was not found out. Percentiles are priced of services that are named."""
+    """What an SLO costs an hour; null where it was not found out. Others are priced of services that are named."""
 
     service: str
     sloMs: float
     percentile: float
+    latencies: NotRequired[list[LatencyPriceWire]]
     percentiles: NotRequired[list[PercentilePriceWire]]
     costsPerHour: SloAmountWire | None
     shorterAddsPerHour: SloAmountWire | None

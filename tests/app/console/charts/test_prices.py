@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.console.charts.drawing import LEFT, RIGHT
-from app.console.charts.prices import draw_percentiles, draw_risks
-from app.control.answer.whatif.wire import PercentilePriceWire, RiskPriceWire
+from app.console.charts.prices import draw_front, draw_latencies, draw_percentiles, draw_risks
+from app.control.answer.whatif.wire import LatencyPriceWire, ObjectivePointWire, PercentilePriceWire, RiskPriceWire
 
 
 def price(risk: float, cost: float) -> RiskPriceWire:
@@ -39,3 +39,33 @@ def test_percentiles_that_nothing_measured_are_dashed() -> None:
 def test_a_single_price_is_a_dot() -> None:
     drawing = draw_risks([price(0.05, 12.0)])
     assert drawing.time_ticks == (((LEFT + RIGHT) / 2, "5 %"),)
+
+
+def test_the_price_of_an_slo_falls_in_steps_and_the_promised_one_is_ringed() -> None:
+    prices: list[LatencyPriceWire] = [
+        {"sloMs": ms, "costsPerHour": {"gpus": gpus, "unserved": unserved}}
+        for ms, gpus, unserved in ((50.0, 1.0, 90.0), (80.0, 4.0, 0.0), (100.0, 4.0, 0.0), (150.0, 3.0, 0.0))
+    ]
+    drawing = draw_latencies(prices, 100.0, "EUR")
+    (dashed, first), (look, path), (ring, _) = drawing.paths
+    assert (dashed, look, ring) == ("line t0 guess", "line t0", "ring")
+    assert (first.count("H"), path.count("H")) == (1, 2), "what leaves requests unserved is dashed"
+    assert [line.words for line in drawing.legend] == [
+        "1.00 at 50 ms to 3.00 at 150 ms; requests stay unserved up to 50 ms", "100 ms for 4.00",
+    ]  # fmt: skip
+    assert "4.00 at 80 ms, 4.00 at 100 ms, 3.00 at 150 ms" in drawing.sentence
+    (dashed, _), _ = draw_latencies(prices[:1], 50.0).paths
+    assert dashed == "line t0 guess"
+
+
+def test_plans_between_goals_are_dots_on_steps_that_only_rise_to_the_left() -> None:
+    def plan(money: float, energy: float, best: list[str]) -> ObjectivePointWire:
+        return {
+            "best": best, "weights": {}, "moneyPerHour": money, "gpusPerHour": money, "energyKwh": energy,
+            "carbonKg": None, "accuracy": 0.7, "gpus": 3, "unservedPerSecond": 0.0, "bound": None,
+        }  # fmt: skip
+
+    drawing = draw_front([plan(5.0, 2.0, ["money"]), plan(7.0, 2.5, ["accuracy"]), plan(6.0, 1.0, ["energy"])], "EUR")
+    (line, steps), (dots, points) = drawing.paths
+    assert (line, steps.count("H"), dots, points.count("M")) == ("line t0 guess", 1, "points t0", 3)
+    assert "5.00 with 2 kWh, best in money" in drawing.sentence

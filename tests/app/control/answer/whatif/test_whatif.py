@@ -138,6 +138,22 @@ def test_a_stricter_percentile_never_costs_less_and_is_measured_by_enough_reques
     assert percentiles[2]["costsPerHour"] == price["costsPerHour"]
 
 
+@pytest.mark.slow
+def test_a_longer_slo_never_costs_more_than_a_shorter_one_in_the_steps_of_its_price() -> None:
+    (price,) = ask(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=("shop/search",))["sloPrices"]
+    latencies, slo_ms = price["latencies"], price["sloMs"]
+    assert [line["sloMs"] / slo_ms for line in latencies] == pytest.approx(
+        [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0]
+    )
+    costs = [line["costsPerHour"]["gpus"] + line["costsPerHour"]["unserved"] for line in latencies]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] > costs[-1] >= 0
+    assert latencies[5]["costsPerHour"] == price["costsPerHour"]
+    assert price["shorterAddsPerHour"]["gpus"] == pytest.approx(
+        latencies[4]["costsPerHour"]["gpus"] - latencies[5]["costsPerHour"]["gpus"]
+    )
+
+
 def test_a_cheaper_plan_for_a_stricter_percentile_is_the_price_of_the_slo_too() -> None:
     problem = formulate(snapshot(search=300.0, ads=200.0)).problem
     everything = solve_order(Solve(replace(problem, state=None), 2.0, 20, 0)).plan
