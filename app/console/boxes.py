@@ -1,7 +1,7 @@
 """Draws a node as boxes: a box per GPU, filled from below by the planned SM%, coloured by service.
 
-The strip on the right of a box is its memory. A node is a path per colour, and one tooltip with a line per GPU: each
-element costs the browser more than its bytes do.
+The strip on the right of a box is its memory. Copies that leave are hatched above what is planned. A node is a path per
+colour, and one tooltip with a line per GPU: each element costs the browser more than its bytes do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from app.console.wording import THIN
+from app.store.fleet.fleet_map import ReportedCopy
 from solvers.planning.plan_fields import held_gpus
 from solvers.planning.wire import PlanLinesWire
 
@@ -22,6 +23,9 @@ PITCH, WIDE, HIGH = 20, 13, 20  # of a box in units of the drawing; its memory i
 MOST_BOXES = 64  # of a node
 JOB = "j"  # the colour of jobs
 MUTED = "o"
+HATCH = 3.0  # between the lines of a copy that leaves
+LEAST_HATCH = 6.0  # its height
+MOST_NAMED = 5  # leaving copies of a node
 KEPT_DRAWINGS = 1024  # three pages of nodes
 
 
@@ -37,6 +41,14 @@ class GpuResident(NamedTuple):
 Residents = tuple[tuple[int, tuple[GpuResident, ...]], ...]  # by GPU; hashable, so that drawings can be kept
 
 
+class LeavingCopy(NamedTuple):
+    """A copy that runs on a GPU where the plan has none of its service or job any more."""
+
+    gpu: int
+    name: str  # tenant/name
+    sm_percent: float
+
+
 class NodeLook(NamedTuple):
     """The facts of a node itself that its drawing shows."""
 
@@ -46,6 +58,7 @@ class NodeLook(NamedTuple):
     ailing: tuple[int, ...] = ()
     closed: str = ""  # in a word: drained, cordoned; empty: plans use it
     closed_gpus: tuple[int, ...] = ()
+    leaving: tuple[LeavingCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,7 @@ class NodeDrawing:
     silent: str  # for how long; empty: it reports
     ailing: tuple[int, ...]
     closed: str
+    is_left: bool  # by copies
     more: int  # GPUs that are not drawn
 
 
@@ -85,6 +99,18 @@ def group_by_gpu(body: PlanLinesWire) -> dict[str, dict[int, list[GpuResident]]]
 def residents_of(found: Mapping[str, Mapping[int, Sequence[GpuResident]]], node: str) -> Residents:
     """Returns what is on each GPU of a node, from all that `group_by_gpu` found."""
     return tuple((index, tuple(on)) for index, on in found.get(node, {}).items())
+
+
+def find_leaving(
+    copies: Sequence[ReportedCopy], residents: Mapping[str, Mapping[int, Sequence[GpuResident]]]
+) -> dict[str, list[LeavingCopy]]:
+    """Returns by node the copies that run where the plan has none of their service or job any more."""
+    found: dict[str, list[LeavingCopy]] = defaultdict(list)
+    for copy in copies:
+        planned = residents.get(copy.node, {}).get(copy.gpu, ())
+        if all(resident.name != copy.name for resident in planned):
+            found[copy.node].append(LeavingCopy(copy.gpu, copy.name, copy.sm_percent))
+    return found
 
 
 def assign_hue(name: str) -> str:
@@ -113,7 +139,8 @@ def draw(
     Most nodes are as they were a refresh ago: their drawings are kept.
     """
     residents, hues = dict(on_gpus), assign_hues(services)
-    indexes = range(node.gpus) if node.gpus else sorted(residents)  # a tenant sees only its own
+    own = {*residents, *(copy.gpu for copy in node.leaving)}
+    indexes = range(node.gpus) if node.gpus else sorted(own)  # a tenant sees only its own
     drawn = list(indexes)[:MOST_BOXES]
     paths: dict[str, list[str]] = defaultdict(list)
     lines = []
@@ -132,8 +159,12 @@ def draw(
             paths["m"].append(f"M{x + WIDE + 1} {HIGH}h4v-{_short(used)}h-4z")
         if index in node.ailing:
             paths["x"].append(f"M{x} 0l18 20m0-20l-18 20")
+        leaving = [copy for copy in node.leaving if copy.gpu == index]
+        if leaving:
+            high = max(LEAST_HATCH, min(sum(copy.sm_percent for copy in leaving) / 100 * HIGH, HIGH - height))
+            paths["l"].append(_hatch(x, max(0.0, HIGH - height - high), high))
         states = [word for word, found in (("unhealthy", node.ailing), ("closed", node.closed_gpus)) if index in found]
-        lines.append(_line(" ".join([str(index), *states]), on, room))
+        lines.append(_line(" ".join([str(index), *states]), on, room) + _name_leaving(leaving))
     return NodeDrawing(
         name=node.name,
         short=node.name.removeprefix(prefix),
@@ -145,8 +176,24 @@ def draw(
         silent=node.silent,
         ailing=node.ailing,
         closed=node.closed,
+        is_left=bool(node.leaving),
         more=len(indexes) - len(drawn),
     )
+
+
+def _hatch(x: int, top: float, high: float) -> str:
+    """Returns oblique lines over a part of a box."""
+    lines, steps = [], int((WIDE + high) // HATCH)
+    for step in range(1, steps + 1):
+        reach = step * HATCH
+        left, lower = max(0.0, reach - high), min(reach, high)
+        length = min(reach, WIDE) - left
+        lines.append(f"M{_short(x + left)} {_short(top + lower)}l{_short(length)}-{_short(length)}")
+    return "".join(lines)
+
+
+def _name_leaving(leaving: Sequence[LeavingCopy]) -> str:
+    return f"; leaving: {', '.join(copy.name for copy in leaving)}" if leaving else ""
 
 
 @cache
@@ -173,6 +220,8 @@ def _label(node: NodeLook, residents: Mapping[int, Sequence[GpuResident]], memor
     facts.append(f"memory {memory:.0f}{THIN}%")
     if node.ailing:
         facts.append(f"unhealthy: GPU {', '.join(map(str, node.ailing))}")
+    if node.leaving:
+        facts.append(f"leaving: {', '.join(dict.fromkeys(copy.name for copy in node.leaving[:MOST_NAMED]))}")
     silent = f"silent {node.silent}; " if node.silent else ""
     closed = f"{node.closed}; " if node.closed else ""
     return f"{node.name}: {silent}{closed}{', '.join(facts)}"

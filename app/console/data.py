@@ -24,7 +24,7 @@ from app.nodes.running import OwnedCopy, owners_of, running, running_of_tenant
 from app.store.database import clock, lease
 from app.store.database.lease import Lease
 from app.store.fleet import assignments, fleet_map, late_minutes, node_state
-from app.store.fleet.fleet_map import MapNode
+from app.store.fleet.fleet_map import MapNode, ReportedCopy
 from app.store.fleet.loads import WindowSums
 from app.store.money import packed_minutes, report_queries
 from app.store.plans import approval_hold, outlook, plan_reads
@@ -51,6 +51,7 @@ class ConsoleData:
     services: list[OverviewServiceWire] = field(default_factory=list)
     late: Mapping[str, LateRun] = field(default_factory=dict)  # by service: since when it has been late
     nodes: list[MapNode] = field(default_factory=list)
+    copies: Sequence[ReportedCopy] = ()
     memory_gib: dict[str, float] = field(default_factory=dict)  # by GPU type
     plan: PlanHeadWire | None = None  # the one in force, else the newest
     body: PlanContentWire = field(default_factory=lambda: plan_wire.NOTHING)
@@ -87,6 +88,7 @@ def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> Cons
     data = replace(
         data,
         nodes=_read_tenant_nodes(connection, data.body) if tenant else fleet_map.nodes(connection),
+        copies=fleet_map.read_copies(connection, tenant),
         memory_gib=fleet_map.memory_gib(connection),
         events=_events(connection, data.at, tenant),
         late=read_late_runs(connection, [service for service in data.services if is_late(service)]),

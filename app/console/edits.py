@@ -9,18 +9,22 @@ import msgspec
 
 from app.console.confirm import Confirmation
 from app.console.links import audit_link, what_if_link
+from app.console.wording import count
 from app.manifests.diff import FieldChange, diff
 from app.manifests.model import STORED, Free, Key, Kind
 from app.store.world.audit import AuditRow
+from solvers.planning.wire import PlanLinesWire
 
-VERBS = ("update", "delete")
+CREATE = "create"
+VERBS = (CREATE, "update", "delete")
 MOST_FIELDS = 20
 WHAT_IF_FIELDS = {"spec.ratePerSecond": "rate", "spec.slo.latencyMs": "slo"}  # what a what-if answers of a service
 
 
 def is_edit(row: AuditRow) -> bool:
-    """Returns whether the entry is of a declared object that can be put back as it was."""
-    return bool(row["kind"] in STORED and row["outcome"] == "done" and row["verb"] in VERBS and row["before"])
+    """Returns whether the entry is of a declared object that can be as it was before: declared so, or not at all."""
+    known = row["after"] if row["verb"] == CREATE else row["before"]
+    return bool(row["kind"] in STORED and row["outcome"] == "done" and row["verb"] in VERBS and known)
 
 
 def key_of(row: AuditRow) -> Key:
@@ -54,6 +58,28 @@ def confirm_undo(row: AuditRow, current: Mapping[str, Any] | None) -> Confirmati
         back_name="Audit",
         effects=effects,
         what_if=what_if_link(service=name, **asked) if current and asked and key.kind is Kind.SERVICE else "",
+    )
+
+
+def confirm_delete(row: AuditRow, body: PlanLinesWire) -> Confirmation:
+    """Returns the page before a create is undone, which nothing refuses; `body` is the plan in force."""
+    key = key_of(row)
+    name = key.full_name
+    effects = [f"{key.kind} {name} is deleted: before the create by {row['principal']} there was none.",
+               "Nothing that is declared refers to it."]  # fmt: skip
+    instances = sum(line["service"] == name for line in body["instances"]) if key.kind is Kind.SERVICE else 0
+    if instances:
+        effects.append(f"{count(instances, 'instance stops', 'instances stop')}; requests to it are refused.")
+    places = [line["node"] for line in body["jobs"] if line["job"] == name] if key.kind is Kind.JOB else []
+    effects += [f"It ends on {node}; what it has not saved is lost." for node in places]
+    return Confirmation(
+        question=f"Undo the create of {key.kind} {name}?",
+        button="Delete it",
+        action=f"/audit/{row['id']}/undo",
+        back=audit_link(key.kind, name),
+        back_name="Audit",
+        effects=effects,
+        what_if=what_if_link(node=name) if key.kind is Kind.NODE else "",
     )
 
 

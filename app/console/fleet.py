@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.console.boxes import MOST_BOXES, GpuResident, NodeDrawing, NodeLook, draw, group_by_gpu, residents_of
+from app.console.boxes import (
+    MOST_BOXES,
+    GpuResident,
+    NodeDrawing,
+    NodeLook,
+    draw,
+    find_leaving,
+    group_by_gpu,
+    residents_of,
+)
 from app.console.data import ConsoleData
 from app.console.page_request import FleetQuery
 from app.console.wording import age, ahead
@@ -56,6 +65,7 @@ class FleetPicture:
 def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
     """Counts the whole fleet, and draws a page of it."""
     residents = group_by_gpu(data.body)
+    leaving = find_leaving(data.copies, residents)
     services = tuple(service["service"] for service in data.services)
     silence = {node.name: _silent(node, data.at) for node in data.nodes}
     ailing = {node.name: _ailing(node) for node in data.nodes}
@@ -77,7 +87,7 @@ def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
             draw(
                 NodeLook(
                     node.name, node.gpus, silence[node.name], tuple(sorted(ailing[node.name])),
-                    CLOSED.get(node.closed, node.closed), tuple(node.closed_gpus),
+                    CLOSED.get(node.closed, node.closed), tuple(node.closed_gpus), tuple(leaving.get(node.name, ())),
                 ),
                 prefix,
                 residents_of(residents, node.name), memory_gib, room, services, query.service,

@@ -1,4 +1,4 @@
-"""Undoes an edit of the declared world: the object is declared as it was, after a page that says what changes."""
+"""Undoes an edit of the declared world, after a page that says what changes: the object is again as it was before."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from app.access import AccessVerb, Noun, Principal, require
 from app.api.change_events import record_changes
 from app.api.requests import Ctx
 from app.console.confirm import Confirmation
-from app.console.edits import confirm_undo, is_edit, key_of, read_declared
-from app.console.forms import change, form_token, read_form
+from app.console.data import read_planned
+from app.console.edits import CREATE, confirm_delete, confirm_undo, is_edit, key_of, read_declared
+from app.console.forms import actor_of, change, form_token, read_form
 from app.console.links import audit_link
 from app.console.page_answer import redirect, show
 from app.console.page_request import read_id
@@ -36,7 +37,11 @@ def confirm(request: Request, ctx: Ctx, who: Viewer, entry: str) -> Response:
     def read(connection: Connection) -> tuple[datetime, Confirmation]:
         row = _read_edit(connection, who, entry)
         current = _read_unchanged(connection, row)
-        return clock.moment(connection), confirm_undo(row, current.wire() if current else None)
+        at = clock.moment(connection)
+        if row["verb"] != CREATE:
+            return at, confirm_undo(row, current.wire() if current else None)
+        declare.delete(connection, actor_of(request, who), key_of(row), dry_run=True)
+        return at, confirm_delete(row, read_planned(connection, "").body)
 
     at, ask = ctx.database.read(read)
     return show(request, who, "confirm.html", at, ask=ask, form=form_token(who), most=0)
@@ -44,7 +49,7 @@ def confirm(request: Request, ctx: Ctx, who: Viewer, entry: str) -> Response:
 
 @router.post("/audit/{entry}/undo")
 def undo(request: Request, ctx: Ctx, who: Viewer, entry: str) -> Response:
-    """Declares the object as it was before the edit."""
+    """Declares the object as it was before the edit; deletes one that it created."""
     read_form(request, who)
     settings = ctx.settings
 
@@ -52,11 +57,15 @@ def undo(request: Request, ctx: Ctx, who: Viewer, entry: str) -> Response:
         row = _read_edit(connection, who, entry)
         key = key_of(row)
         current = _read_unchanged(connection, row)
-        before = declare.merge_patch(row["before"] or {}, {}, key)
-        done = declare.declare(
-            connection, by, [before], currency=settings.currency, most_objects=settings.tenant_objects,
-            expected=current.resource_version if current else declare.NO_VERSION,
-        )  # fmt: skip
+        expected = current.resource_version if current else declare.NO_VERSION
+        if row["verb"] == CREATE:
+            done = declare.delete(connection, by, key, expected=expected)
+        else:
+            before = declare.merge_patch(row["before"] or {}, {}, key)
+            done = declare.declare(
+                connection, by, [before], currency=settings.currency, most_objects=settings.tenant_objects,
+                expected=expected,
+            )  # fmt: skip
         record_changes(connection, done.decisions, dry_run=False)
         return audit_link(key.kind, key.full_name)
 

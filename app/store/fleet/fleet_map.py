@@ -27,6 +27,18 @@ _NODES = """
 """
 NODES = statement("nodes_on_the_map", _NODES.format(named=""))
 NAMED_NODES = statement("named_nodes_on_the_map", _NODES.format(named="AND object.name = ANY(CAST(:names AS text[]))"))
+COPIES = statement(
+    "copies_on_the_map",
+    """
+    SELECT node, CAST(gpu AS int), owner ->> 'tenant', coalesce(owner ->> 'service', owner ->> 'job'),
+           max(coalesce(CAST(copy ->> 'smPercent' AS float8), 0))
+    FROM node_detail, jsonb_array_elements(coalesce(detail -> 'copies', '[]')) AS copy,
+         jsonb_array_elements_text(coalesce(copy -> 'gpus', jsonb_build_array(copy -> 'gpu'))) AS gpu,
+         LATERAL (SELECT detail -> 'owners' -> (copy ->> 'instance') AS owner) AS known
+    WHERE copy ->> 'stage' <> 'gone' AND CAST(:tenant AS text) IN ('', owner ->> 'tenant')
+    GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+    """,
+)
 MEMORY = statement(
     "memory_of_gpu_types",
     """
@@ -54,6 +66,16 @@ class MapNode:
     closed_gpus: Sequence[int] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ReportedCopy:
+    """The largest copy of a service or job that a node reports on a GPU."""
+
+    node: str
+    gpu: int
+    name: str  # tenant/name
+    sm_percent: float
+
+
 def nodes(connection: Connection) -> list[MapNode]:
     """Returns every declared node."""
     return [MapNode(*row) for row in connection.execute(NODES)]
@@ -62,6 +84,12 @@ def nodes(connection: Connection) -> list[MapNode]:
 def read_named_nodes(connection: Connection, names: Collection[str]) -> list[MapNode]:
     """Returns the declared nodes of these names."""
     return [MapNode(*row) for row in connection.execute(NAMED_NODES, {"names": list(names)})] if names else []
+
+
+def read_copies(connection: Connection, tenant: str) -> list[ReportedCopy]:
+    """Returns what nodes report on their GPUs, a copy of each service and job; a tenant's own for a tenant."""
+    rows = connection.execute(COPIES, {"tenant": tenant})
+    return [ReportedCopy(node, gpu, f"{owner}/{name}", sm) for node, gpu, owner, name, sm in rows if owner and name]
 
 
 def memory_gib(connection: Connection) -> dict[str, float]:

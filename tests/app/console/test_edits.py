@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
+from app.console.edits import confirm_delete
+from tests.app.console.test_browser import PHONE, WIDE, opened
 from tests.app.console.test_forged import post, proof
 from tests.app.console.visits import session, visit
+from tests.support.axe import violations
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
@@ -85,6 +90,72 @@ def test_only_who_may_read_the_audit_and_write_the_object_undoes(server: Running
     cookie = session(server, server.admin_token)
     assert post(server, cookie, f"/audit/{entry}/undo", {"form": "forged"}).status == 403
     assert server.request("GET", SERVICE).json["spec"]["ratePerSecond"] == 163.0
+
+
+def create(server: RunningServer, path: str, spec: object) -> int:
+    assert server.request("PUT", path, {"spec": spec}).status == 201
+    return newest(server)
+
+
+def test_a_create_is_undone_by_a_delete_that_says_what_stops(server: RunningServer) -> None:
+    path = "/api/v1/services/shop/extra"
+    entry = create(server, path, server.request("GET", SERVICE).json["spec"])
+    cookie = session(server, server.admin_token)
+    assert f'href="/audit/{entry}/undo"' in visit(server, cookie, "/audit?kind=Service&name=shop/extra").text
+    asked = visit(server, cookie, f"/audit/{entry}/undo").text
+    assert "Service shop/extra is deleted: before the create by" in asked
+    assert server.request("GET", path).status == 200, "it has only asked"
+    done = post(server, cookie, f"/audit/{entry}/undo", {"form": proof(server, cookie, f"/audit/{entry}/undo")})
+    assert (done.status, done.headers["location"]) == (303, "/audit?kind=Service&name=shop/extra")
+    assert server.request("GET", path).status == 404
+    last = server.request("GET", "/api/v1/audit?limit=1").json["items"][0]
+    assert (last["verb"], last["name"]) == ("delete", "extra")
+    assert post(server, cookie, f"/audit/{entry}/undo", {"form": proof(server, cookie)}).status == 409, "once"
+    again = visit(server, cookie, f"/audit/{last['id']}/undo").text
+    assert "It exists again." in again, "an undo can be undone"
+
+
+def test_a_create_that_others_refer_to_is_not_undone_and_they_are_named(server: RunningServer) -> None:
+    model, path = server.request("GET", SERVICE).json["spec"]["model"], "/api/v1/services/shop/extra"
+    spec = server.request("GET", f"/api/v1/models/{model}").json["spec"]
+    made = create(server, "/api/v1/models/undone", spec)
+    create(server, path, server.request("GET", SERVICE).json["spec"] | {"model": "undone"})
+    cookie = session(server, server.admin_token)
+    refused = visit(server, cookie, f"/audit/{made}/undo")
+    assert refused.status == 409
+    assert "shop/extra" in refused.text
+    assert post(server, cookie, f"/audit/{made}/undo", {"form": proof(server, cookie)}).status == 409
+    assert server.request("DELETE", path).status == 200
+    assert "Nothing that is declared refers to it." in visit(server, cookie, f"/audit/{made}/undo").text
+    assert post(server, cookie, f"/audit/{made}/undo", {"form": proof(server, cookie)}).status == 303
+    assert server.request("GET", "/api/v1/models/undone").status == 404
+
+
+def test_the_create_of_a_service_that_runs_names_its_instances() -> None:
+    body = {"instances": [{"service": "shop/a"}, {"service": "shop/a"}, {"service": "shop/b"}], "jobs": []}
+    row = {"id": 7, "kind": "Service", "tenant": "shop", "name": "a", "verb": "create", "principal": "t1"}
+    ask = confirm_delete(row, body)  # type: ignore[arg-type]
+    assert ask.effects[-1] == "2 instances stop; requests to it are refused."
+    job = {**row, "kind": "Job"}
+    lines = {"instances": [], "jobs": [{"job": "shop/a", "node": "n-1"}]}
+    assert confirm_delete(job, lines).effects[-1] == "It ends on n-1; what it has not saved is lost."  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"viewport": WIDE}, PHONE], ids=["wide", "phone"])
+def test_a_create_is_undone_in_a_browser(browser: Browser, server: RunningServer, options: dict[str, Any]) -> None:
+    path = "/api/v1/services/shop/extra"
+    entry = create(server, path, server.request("GET", SERVICE).json["spec"])
+    cookie = session(server, server.admin_token).partition("=")[2]
+    with opened(browser, server, cookie, **options) as page:
+        page.goto("/audit?kind=Service&name=shop/extra")
+        page.get_by_role("link", name=f"Undo entry {entry}").click()
+        page.get_by_role("heading", name="Undo the create of Service shop/extra?").wait_for()
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.get_by_role("button", name="Delete it").click()
+        page.wait_for_url("**/audit?kind=Service&name=shop/extra")
+        page.get_by_role("cell", name="delete").first.wait_for()
+    assert server.request("GET", path).status == 404
 
 
 @pytest.mark.parametrize("entry", ["0", "x", "9" * 30, "999999"])
