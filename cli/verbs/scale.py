@@ -1,4 +1,4 @@
-"""`gpuwright scale`: how many replicas workloads of a Kubernetes cluster should have, and what operators say of it."""
+"""`gpuwright scale`: how many replicas workloads of Kubernetes or Ray Serve should have, and what operators say of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 
 EPILOG = """\
-A scaler (gpuwright scaler) decides for each workload that annotations adopt. Its mode says what follows: advisory
+A scaler (gpuwright scaler) decides for each workload that annotations, or a file for Ray Serve, adopt. Its mode says what follows: advisory
 shows the number, approve waits for you, auto writes it. Several workloads are approved together, or none of them.
 
 Examples:
@@ -80,7 +80,8 @@ def show(plan: Mapping[str, Any]) -> None:
     if plan["pause"]["paused"]:
         say(_describe_pause(plan["pause"]))
     if not plan["items"]:
-        say("no workload is adopted; adopt one: kubectl annotate deployment NAME gpuwright.io/service=NAME")
+        say("no workload is adopted; adopt one: kubectl annotate deployment NAME gpuwright.io/service=NAME,")
+        say("or, of Ray Serve, by an entry of the file that the scaler's GPUWRIGHT_RAY_SERVICES names")
         return
     table = OutputTable(("WORKLOAD", "SERVICE", "MODE", "REPLICAS", "WANTED", "STATE", "WHY"))
     table.rows(_cells(row) for row in plan["items"])

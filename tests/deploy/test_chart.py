@@ -277,6 +277,20 @@ def test_a_scaler_has_the_account_that_may_scale_and_reaches_what_it_reads(
     assert "scaler.prometheus is empty" in helm.communicate(timeout=patience())[1]
 
 
+def test_a_scaler_of_ray_serve_reads_its_services_and_speaks_to_no_kubernetes(tmp_path: Path) -> None:
+    values = {"enabled": True, "prometheus": "http://prometheus:9090", "rayServices": "ray-services"}
+    made = render(tmp_path, {"scaler": values})
+    assert not {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"} & {one["kind"] for one in made}
+    spec = named(made, "Deployment")["gpuwright-scaler"]["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    [container] = spec["containers"]
+    assert {"name": "GPUWRIGHT_RAY_SERVICES", "value": "/ray/services.yaml"} in container["env"]
+    assert {"name": "ray", "mountPath": "/ray", "readOnly": True} in container["volumeMounts"]
+    assert {"name": "ray", "secret": {"secretName": "ray-services", "defaultMode": 0o440}} in spec["volumes"]
+    policy = named(made, "NetworkPolicy")["gpuwright-scaler"]["spec"]
+    assert [port["port"] for port in policy["egress"][0]["ports"]] == [8265, 9090]
+
+
 def test_an_agent_gets_its_tokens_the_root_helper_none_and_both_folders_of_their_node(
     whole: list[Resource],
 ) -> None:
