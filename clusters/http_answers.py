@@ -27,42 +27,32 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-class _HttpConnection(http.client.HTTPConnection):
-    def __init__(self, host: str, *, sockets: list[socket.socket], **options: Any) -> None:
-        super().__init__(host, **options)
-        self._sockets = sockets
+class _NotingHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Notes the socket of each connection, so that it can be cut."""
 
-    def connect(self) -> None:
-        super().connect()
-        self._sockets.append(self.sock)
-
-
-class _HttpsConnection(http.client.HTTPSConnection):
-    def __init__(self, host: str, *, sockets: list[socket.socket], **options: Any) -> None:
-        super().__init__(host, **options)
-        self._sockets = sockets
-
-    def connect(self) -> None:
-        super().connect()
-        self._sockets.append(self.sock)
-
-
-class _HttpHandler(urllib.request.HTTPHandler):
     def __init__(self, sockets: list[socket.socket]) -> None:
         super().__init__()
         self._sockets = sockets
 
     def http_open(self, request: urllib.request.Request) -> Any:
-        return self.do_open(_HttpConnection, request, sockets=self._sockets)  # type: ignore[arg-type]
-
-
-class _HttpsHandler(urllib.request.HTTPSHandler):
-    def __init__(self, sockets: list[socket.socket]) -> None:
-        super().__init__()
-        self._sockets = sockets
+        return self._open(http.client.HTTPConnection, request)
 
     def https_open(self, request: urllib.request.Request) -> Any:
-        return self.do_open(_HttpsConnection, request, sockets=self._sockets)  # type: ignore[arg-type]
+        return self._open(http.client.HTTPSConnection, request)
+
+    def _open(self, kind: type[http.client.HTTPConnection], request: urllib.request.Request) -> Any:
+        def make(host: str, **options: Any) -> http.client.HTTPConnection:
+            connection = kind(host, **options)
+            connect = connection.connect
+
+            def connect_and_note() -> None:
+                connect()
+                self._sockets.append(connection.sock)
+
+            connection.connect = connect_and_note  # type: ignore[method-assign]
+            return connection
+
+        return self.do_open(make, request)
 
 
 @contextmanager
@@ -73,7 +63,7 @@ def open_answer(request: urllib.request.Request, seconds: float) -> Iterator[Any
     """
     sockets: list[socket.socket] = []
     late = Event()
-    opener = urllib.request.build_opener(_NoRedirect, _HttpHandler(sockets), _HttpsHandler(sockets))
+    opener = urllib.request.build_opener(_NoRedirect, _NotingHandler(sockets))
     timer = Timer(seconds, _cut, (sockets, late))
     timer.daemon = True
     timer.start()

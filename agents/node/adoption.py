@@ -10,9 +10,8 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from agents.devices.simulated.limits import memory_limit_gib
 from agents.keeper.copies import NodeCopy, Stage, largest_batch
 from agents.keeper.starting import METRICS_PORT, PORT
-from agents.runtime import Running
+from agents.runtime import SHARE, Running
 
-SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 TOLERANCE_GIB = 0.01  # limits are set in whole MiB
 DEVICE = "CUDA_VISIBLE_DEVICES"

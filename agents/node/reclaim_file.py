@@ -33,23 +33,34 @@ class SpotAction(msgspec.Struct):
     action: str = ""
 
 
-class ReclaimFile:
-    """Reads the file again and again. A file that cannot be used is warned of once, and changes nothing."""
+class WatchedNotices:
+    """Notices that are looked for again and again."""
 
-    def __init__(self, path: Path, date: Callable[[], datetime] = clocks.date) -> None:
-        self._path = path
-        self._date = date
-        self._fault = ""
+    def __init__(self) -> None:
         self.deadline: datetime | None = None
-        self.drained = False  # a cloud takes back, or leaves alone
-        self.away = ""  # a file is always there to be looked for
+        self.drained = False
+        self.away = ""  # why nothing can be looked for
 
     def watch(self, stopping: threading.Event, on_change: Callable[[], None]) -> None:
-        """Reads the file every second until `stopping` is set."""
+        """Looks every second until `stopping` is set."""
         while not stopping.is_set():
             if self.look():
                 on_change()
             stopping.wait(PERIOD_SECONDS)
+
+    def look(self) -> bool:
+        """Looks once; returns whether anything has changed for the copies here."""
+        raise NotImplementedError
+
+
+class ReclaimFile(WatchedNotices):
+    """Reads the file again and again. A file that cannot be used is warned of once, and changes nothing."""
+
+    def __init__(self, path: Path, date: Callable[[], datetime] = clocks.date) -> None:
+        super().__init__()
+        self._path = path
+        self._date = date
+        self._fault = ""
 
     def look(self) -> bool:
         """Reads the file; returns whether the deadline has changed. Without a file there is none."""

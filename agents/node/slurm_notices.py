@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
-from agents.node.reclaim_file import PERIOD_SECONDS, ReclaimFile
+from agents.node.reclaim_file import ReclaimFile, WatchedNotices
 from agents.runtime import LaunchError
 from agents.runtime.slurm_commands import SlurmCommands
 
@@ -14,24 +12,15 @@ FILE_LOOKS_PER_SLURM_LOOK = 10  # of the file, to one at Slurm, whose controller
 DRAINED = "DRAIN"
 
 
-class SlurmNotices:
+class SlurmNotices(WatchedNotices):
     """What Slurm says of this machine, as last known: while its controller is away, nothing new is due."""
 
     def __init__(self, slurm: SlurmCommands, nodes: Sequence[str], file: ReclaimFile | None = None) -> None:
+        super().__init__()
         self._slurm = slurm
         self._nodes = tuple(nodes)
         self._file = file
         self._looks = 0
-        self.away = ""
-        self.deadline: datetime | None = None
-        self.drained = False
-
-    def watch(self, stopping: threading.Event, on_change: Callable[[], None]) -> None:
-        """Looks again and again until `stopping` is set."""
-        while not stopping.is_set():
-            if self.look():
-                on_change()
-            stopping.wait(PERIOD_SECONDS)
 
     def look(self) -> bool:
         """Looks at the file and, less often, at Slurm; returns whether anything has changed for the copies here."""

@@ -247,10 +247,8 @@ def _open_slurm(options: AgentOptions, users: tuple[int, ...], device: Device) -
     from agents.runtime.slurm_commands import SlurmCommands
 
     slurm, nodes = SlurmCommands(options.slurm_options), name_slurm_nodes(options)
-    known, here = slurm.read_gpus(nodes), sorted(device.gpus(), key=lambda gpu: (gpu.pci, gpu.index))
-    if len(known) != len(here):
-        counts = f"Slurm knows {len(known)} GPUs of {', '.join(nodes)}, and this machine has {len(here)}"
-        raise ValueError(f"{counts}; name all of Slurm's nodes that are on it with --slurm-nodes")
+    here = sorted(device.gpus(), key=lambda gpu: (gpu.pci, gpu.index))
+    known = slurm.read_gpus_here(nodes, len(here))
     gpus = {gpu.uuid: place for gpu, place in zip(here, known, strict=True)}
     file = ReclaimFile(options.reclaim_file) if options.reclaim_file else None
     runtime = SlurmRuntime(options.folder / "copies", slurm, gpus, users)

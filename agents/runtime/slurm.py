@@ -20,12 +20,14 @@ from pathlib import Path
 
 import msgspec
 
-from agents.runtime import ExitUndecided, Launch, LaunchError, Running, proc
+from agents.runtime import SHARE, ExitUndecided, Launch, LaunchError, Running, proc
 from agents.runtime.process import ProcessCopies, name_user, resolve_program
 from agents.runtime.slurm_commands import ACTIVE, WAITING, SlurmAway, SlurmCommands, SlurmGpu
-from agents.runtime.slurm_start import PERCENTAGE, SlurmStart
+from agents.runtime.slurm_start import REFUSED, SlurmStart
 
 CANCELLED = 143  # SIGTERM: the code of a program that saved and exited with 0 because somebody ended its job
+BY_ITSELF = ("COMPLETED", "FAILED")  # how a job's program has ended that nobody ended
+NOT_STARTED = (REFUSED, 127)  # codes of the first step and of the launcher, where the program did not start
 _FORGOTTEN = -1  # in place of a code
 _SOON_SECONDS = 0.3
 _ASK_SECONDS = 1.0  # who asks a controller of a thousand nodes more often slows all of them down
@@ -56,14 +58,17 @@ class SlurmRuntime(ProcessCopies):
         if time.monotonic() < self._asks_at.get(launch.copy, 0.0):
             return None
         running = next((found for found in self.find() if found.copy == launch.copy), None)
-        if running is None:
-            self._asks_at[launch.copy] = time.monotonic() + self._advance(launch)
-        else:
+        if running is not None:
             self._waits.pop(launch.copy, None)
-        return running
+            return running
+        pause = self._advance(launch)
+        if pause is None:
+            return Running(launch.copy, 0, 0, "")  # a process that is gone: `exit_code` says how it ended
+        self._asks_at[launch.copy] = time.monotonic() + pause
+        return None
 
-    def _advance(self, launch: Launch) -> float:
-        """Submits the job, or looks at it; returns after how many seconds to look again."""
+    def _advance(self, launch: Launch) -> float | None:
+        """Submits the job, or looks at it; returns after how many seconds to look again, None once the copy has run."""
         name = self._name_job(launch.copy)
         try:
             job = self._slurm.find_job(name)
@@ -80,6 +85,8 @@ class SlurmRuntime(ProcessCopies):
             self._waits[launch.copy] = f"Slurm's job {job.number} waits: {job.reason}"
             return _ASK_SECONDS
         if job.state not in ACTIVE:
+            if job.state in BY_ITSELF and self._slurm.read_exit(job) not in NOT_STARTED:
+                return None  # before it was seen
             tail = super().log_tail(launch.copy)
             raise LaunchError(f"{launch.copy}: Slurm's job {job.number} ended as {job.state}: {tail or job.reason}")
         self._waits.pop(launch.copy, None)
@@ -221,12 +228,12 @@ class SlurmRuntime(ProcessCopies):
 
 def is_shared(launch: Launch) -> bool:
     """Returns whether the copy has a share of one GPU; others have theirs whole, without MPS."""
-    return PERCENTAGE in launch.limits
+    return SHARE in launch.limits
 
 
 def count_parts(launch: Launch, gpu: SlurmGpu) -> int:
     """Returns how many of Slurm's parts of the GPU are the planned share: rounded down, so that all shares fit."""
-    share = float(launch.limits[PERCENTAGE]) * launch.filled.processes
+    share = float(launch.limits[SHARE]) * launch.filled.processes
     return max(1, int(share * gpu.count / 100 + 1e-9))
 
 

@@ -95,6 +95,14 @@ class SlurmCommands:
         """Returns the GPUs of the nodes in their order; raises ValueError where none could be asked for."""
         return tuple(gpu for node in nodes for gpu in parse_gpus(node, self._show(node)))
 
+    def read_gpus_here(self, nodes: Sequence[str], count: int) -> tuple[SlurmGpu, ...]:
+        """Returns the same of this machine's nodes; raises ValueError also if they have not as many GPUs as it."""
+        known = self.read_gpus(nodes)
+        if len(known) != count:
+            counts = f"Slurm knows {len(known)} GPUs of {', '.join(nodes)}, and this machine has {count}"
+            raise ValueError(f"{counts}; name all of Slurm's nodes that are on it with --slurm-nodes")
+        return known
+
     def _show(self, node: str) -> str:
         return self._run(("scontrol", "--oneliner", "show", "node", node))
 

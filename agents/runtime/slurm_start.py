@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 from agents.admission.programs import open_program
+from agents.runtime import SHARE
 from agents.runtime.launcher import main as become
 
-PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 _GPUS = "SLURM_JOB_GPUS"
-_REFUSED = 78  # EX_CONFIG
+REFUSED = 78  # EX_CONFIG
 
 
 class SlurmStart(msgspec.Struct, frozen=True):
@@ -37,8 +37,8 @@ def find_mismatch(start: SlurmStart, given: Mapping[str, str]) -> str:
     """Returns how what Slurm gave differs from what was planned; empty if it does not."""
     if given.get(_GPUS, start.gpus) != start.gpus:
         return f"Slurm gave GPU {given[_GPUS]} of its node, and {start.gpus} was planned"
-    if start.percentage is not None and given.get(PERCENTAGE) != str(start.percentage):
-        return f"Slurm gave {given.get(PERCENTAGE, 'no')} % of the GPU, and {start.percentage} % was planned"
+    if start.percentage is not None and given.get(SHARE) != str(start.percentage):
+        return f"Slurm gave {given.get(SHARE, 'no')} % of the GPU, and {start.percentage} % was planned"
     return ""
 
 
@@ -49,10 +49,10 @@ def main(path: str) -> int:
         file.unlink()
     except FileNotFoundError:
         sys.stderr.write("the agent has withdrawn this copy\n")
-        return _REFUSED
+        return REFUSED
     if mismatch := find_mismatch(start, os.environ):
         sys.stderr.write(f"{mismatch}\n")
-        return _REFUSED
+        return REFUSED
     slurm = {name: value for name, value in os.environ.items() if name.startswith("SLURM")}
     os.environ.clear()
     os.environ.update(slurm | start.environment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from agents.runtime import SHARE
 from agents.seams.device import DeviceError, Trouble
 
 
@@ -21,6 +22,6 @@ def client_environment(uuid: str, pipe: Path, sm_percent: float, memory_gib: flo
     return {
         "CUDA_VISIBLE_DEVICES": uuid,  # by UUID: an index points to another device once one is lost
         "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{sm_percent:g}",
+        SHARE: f"{sm_percent:g}",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={mebibytes}M",  # device 0: the only one the daemon shows
     }

@@ -17,7 +17,7 @@ def check_slurm(options: AgentOptions, gpus: int) -> Iterator[DoctorFinding]:
     nodes = name_slurm_nodes(options)
     try:
         slurm = SlurmCommands(options.slurm_options)
-        known = slurm.read_gpus(nodes)
+        known = slurm.read_gpus_here(nodes, gpus)
         states = {node: slurm.read_state(node) for node in nodes}
     except LaunchError as error:
         advice = "Install slurm-client, start slurmctld and slurmd, or name Slurm's nodes here with --slurm-nodes."
@@ -25,10 +25,6 @@ def check_slurm(options: AgentOptions, gpus: int) -> Iterator[DoctorFinding]:
         return
     except ValueError as error:
         yield fail("slurm", str(error), "docs/runtimes.md#slurm says which GresTypes and gres.conf it takes.")
-        return
-    if len(known) != gpus:
-        text = f"Slurm knows {len(known)} GPUs of {', '.join(nodes)}, and this machine has {gpus}"
-        yield fail("slurm", text, "Name all of Slurm's nodes that are on this machine with --slurm-nodes.")
         return
     yield ok("slurm", f"{', '.join(f'{gpu.node} gives {gpu.gres}:{gpu.type or gpu.count}' for gpu in known)}")
     for node, state in states.items():
