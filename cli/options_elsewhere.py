@@ -1,4 +1,4 @@
-"""What was meant by an option that a verb has not: one of its own, or what other command lines call so."""
+"""What was meant by words that a verb does not take: its own, or what other command lines call so."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ ELSEWHERE = {  # the option without which the hint does not fit a verb, and the 
     "--service": ("--chart", "services stand apart with: --by service"),
     "--without-node": ("--lose-node", "did you mean --lose-node?"),
 }
+
+VERBS_ELSEWHERE = {  # what other command lines do by a verb of ours, and what does it here
+    "gpuwright top": "it takes no words, and shows all GPUs and services; more of a node: gpuwright describe node NAME",
+    "gpuwright scale": "copies of a service follow its load, from spec.minInstances on: gpuwright edit service NAME; "
+    "replicas in Kubernetes: kubectl scale",
+}
+
+
+def explain_words(program: str, words: Sequence[str]) -> str:
+    """Returns what words after a verb may have meant that it does not take; empty: nothing."""
+    hint = VERBS_ELSEWHERE.get(program, "")
+    return f"; {hint}" if hint and words and not words[0].startswith("-") else ""
 
 
 def explain_option(words: Sequence[str], known: Collection[str]) -> str:

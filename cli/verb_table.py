@@ -162,10 +162,13 @@ class Parser(argparse.ArgumentParser):
             return
         from difflib import get_close_matches
 
+        from cli.options_elsewhere import explain_words
+
         known = [str(choice) for choice in action.choices]
         near = get_close_matches(str(value), known, n=1) or [name for name in LISTS if name in known and value in LISTS]
         meant = f"; did you mean {near[0]}?" if near else ""
         option = action if action.option_strings else None
+        meant = meant or ("" if option else explain_words(self.prog, [str(value)]))
         raise argparse.ArgumentError(option, f"{value!r} is not known; allowed: {', '.join(known)}{meant}")
 
     def error(self, message: str) -> NoReturn:
@@ -180,10 +183,11 @@ class Parser(argparse.ArgumentParser):
         self._words = [str(word) for word in args or ()]
         found, extra = super().parse_known_args(args, namespace)
         if extra:
-            from cli.options_elsewhere import explain_option
+            from cli.options_elsewhere import explain_option, explain_words
 
             known = [name for name, action in self._option_string_actions.items() if action.help != argparse.SUPPRESS]
-            self.error(f"not understood: {' '.join(extra)}{explain_option(extra, known)}")
+            meant = explain_option(extra, known) or explain_words(self.prog, extra)
+            self.error(f"not understood: {' '.join(extra)}{meant}")
         return found, extra
 
 

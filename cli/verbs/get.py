@@ -14,7 +14,7 @@ from cli.arguments import add_connection_arguments, add_kind_argument, add_selec
 from cli.exits import Failed
 from cli.kinds import kinds_of
 from cli.output import OutputTable, format_json, format_yaml, plain, say
-from cli.talk.client import ApiClient
+from cli.talk.client import BUSY, ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.refusals import ServerRefusal
 from cli.talk.selection import find, list_objects, name_of, read_names, tenant_of
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         if args.names:
             items = [_shown(args, find(client, kinds[0], name)) for name in args.names]
-            show(args, kinds[0], _add_cordons(client, args, kinds[0], [items]), single=len(items) == 1)
+            show(args, kinds[0], _add_current(client, args, kinds[0], [items]), single=len(items) == 1)
             return exits.OK
         shown = 0
         if args.output == "json":
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
                     [_shown(args, item) for item in page]
                     for page in list_objects(client, args, kind, many=len(kinds) > 1)
                 )
-                shown += show(args, kind, _add_cordons(client, args, kind, pages), several=shown > 0)
+                shown += show(args, kind, _add_current(client, args, kind, pages), several=shown > 0)
     if not shown and args.output in ("table", "wide"):
         what = "objects" if args.kind == "all" else ", ".join(kind.plural for kind in kinds)
         tenant = tenant_of(args, client)
@@ -122,20 +122,35 @@ def _shown(args: argparse.Namespace, item: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": declared, "spec": item["spec"]}
 
 
-def _add_cordons(client: ApiClient, args: argparse.Namespace, kind: Kind, pages: Pages) -> Pages:
-    """Adds to each node of a table what keeps plans off it, where the token may read that."""
-    if kind is not Kind.NODE or args.output not in ("table", "wide"):
+def _add_current(client: ApiClient, args: argparse.Namespace, kind: Kind, pages: Pages) -> Pages:
+    """Adds to the rows of a table what changes between cycles: cordons of nodes, copies of services.
+
+    Where the token may not read that, or a busy server does not say it, rows show what the planner last wrote.
+    """
+    if kind not in (Kind.NODE, Kind.SERVICE) or args.output not in ("table", "wide"):
         return pages
     try:
-        cordons = client.get("/api/v1/cordons")["items"]
+        with ApiClient(client.connection, tries=1) as once:
+            if kind is Kind.NODE:
+                cordons = once.get("/api/v1/cordons")["items"]
+                return ([{**item, "cordons": _of_node(cordons, item)} for item in page] for page in pages)
+            services = once.get("/api/v1/overview").get("services") or ()
+            copies = {each["service"]: (each["instances"], each["routed"]) for each in services}
+            return ([_with_copies(item, copies) for item in page] for page in pages)
     except ServerRefusal as refusal:
-        if refusal.status != 403:
+        if refusal.status not in (403, *BUSY):
             raise
         return pages
-    return (
-        [item | {"cordons": [known for known in cordons if known["node"] == item["metadata"]["name"]]} for item in page]
-        for page in pages
-    )
+
+
+def _of_node(cordons: list[dict[str, Any]], item: dict[str, Any]) -> list[dict[str, Any]]:
+    return [known for known in cordons if known["node"] == item["metadata"]["name"]]
+
+
+def _with_copies(item: dict[str, Any], known: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    planned, routed = known.get(f"{item['metadata']['tenant']}/{item['metadata']['name']}", (0, 0))
+    status = item.get("status") or {}
+    return {**item, "status": {**status, "copies": {"planned": planned, "routed": routed}}} if planned else item
 
 
 def show_json(pages: Pages) -> int:

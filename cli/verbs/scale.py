@@ -1,4 +1,4 @@
-"""`gpuwright scale`: how many replicas workloads of Kubernetes or Ray Serve should have, and what operators say of it."""
+"""`gpuwright scale`: how many replicas workloads of Kubernetes or Ray Serve should have; what operators say of it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 
 EPILOG = """\
-A scaler (gpuwright scaler) decides for each workload that annotations, or a file for Ray Serve, adopt. Its mode says what follows: advisory
-shows the number, approve waits for you, auto writes it. Several workloads are approved together, or none of them.
+A scaler (gpuwright scaler) decides for each workload that annotations, or a file for Ray Serve, adopt. Its mode
+says what follows: advisory shows the number, approve waits for you, auto writes it. Several workloads are approved
+together, or none of them.
 
 Examples:
   gpuwright scale

@@ -131,7 +131,7 @@ def status_of(field: str) -> Callable[[Object], str]:
 
 
 def spell_routed(item: Object) -> str:
-    """Returns how many of a service's planned copies get requests, as the planner last wrote it."""
+    """Returns how many of a service's planned copies get requests."""
     copies = (item.get("status") or {}).get("copies")
     return f"{copies.get('routed')} of {copies.get('planned')}" if isinstance(copies, Mapping) else ""
 

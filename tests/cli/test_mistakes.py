@@ -69,6 +69,10 @@ WORDS = [  # a command line, and what its answer has to say
     ("what-if --rate shop/search=x2,shop/rank=x2", "give the option once for each service"),
     ("watch shop/search", "a kind comes before a name"),
     ("wait service shop/search", "missing: --for"),
+    ("top nodes", "more of a node: gpuwright describe node NAME"),
+    ("scale shop/search 3", "from spec.minInstances on: gpuwright edit service NAME"),
+    ("scale deployment/rank --replicas=3", "replicas in Kubernetes: kubectl scale"),
+    ("scale aprove 3 shop/Deployment/x", "did you mean approve?"),
     ("rollout restart service/x", "use: gpuwright plan history"),
 ]
 FILES = [  # a manifest on standard input, and what its answer has to say

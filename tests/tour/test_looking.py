@@ -79,6 +79,12 @@ def test_top_shows_the_plan_its_services_and_its_gpus(fleet: TourFleet) -> None:
     assert "north/0" in said or "south/0" in said
 
 
+def test_get_shows_the_copies_that_are_routed_now(fleet: TourFleet) -> None:
+    (search,) = [each for each in fleet.get("overview")["services"] if each["service"] == "shop/search"]
+    assert f"{search['routed']} of {search['instances']}" in fleet.cli("get", "services", "--tenant", "shop")
+    assert search["routed"] == search["instances"] > 0
+
+
 def test_a_recorded_decision_comes_out_the_same_when_it_is_made_again(
     fleet: TourFleet, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
