@@ -21,6 +21,7 @@ from agents.kubernetes.names import COPY, DOMAIN
 OWNER = f"{DOMAIN}/gateway"  # a label: the gateway that writes the object, and alone may
 PLACE = f"{DOMAIN}/shape"  # a label of Services and slices
 SERVICE = f"{DOMAIN}/service"  # an annotation: tenant/name
+ECHO = "/echo/"  # in place of a tenant: no service begins so
 PORT = 80  # of Services, which only have names for it
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 
@@ -102,6 +103,10 @@ def name_route(settings: RouteSettings, service: str) -> str:
     return f"{settings.gateway}.{service.replace('/', '.')}"
 
 
+def name_echo_route(settings: RouteSettings) -> str:
+    return f"{settings.gateway}.echo"
+
+
 def name_backend(settings: RouteSettings, service: str, place: int) -> str:
     return f"{_hash('s', settings.gateway, service)}-{place}"
 
@@ -112,10 +117,6 @@ def name_slice(settings: RouteSettings, service: str, place: int, endpoint: Copy
 
 def write_route(settings: RouteSettings, service: str, weights: Mapping[int, int]) -> Object:
     """Returns a route of http://HOST/TENANT/SERVICE/any/path, of which a copy gets /any/path."""
-    backends = [
-        {"group": "", "kind": "Service", "name": name_backend(settings, service, place), "port": PORT, "weight": weight}
-        for place, weight in sorted(weights.items())
-    ]
     rule = {
         "matches": [{"path": {"type": "PathPrefix", "value": f"/{service}"}}],
         "filters": [
@@ -124,13 +125,20 @@ def write_route(settings: RouteSettings, service: str, weights: Mapping[int, int
                 "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}},
             }
         ],
-        "backendRefs": backends,
+        "backendRefs": [_refer(settings, service, place, weight) for place, weight in sorted(weights.items())],
         "timeouts": {"request": "0s"},  # an answer may stream for long; Envoy would end it after 15 s
     }
-    spec: Object = {"parentRefs": [settings.parent.reference()], "rules": [rule]}
-    if settings.hostnames:
-        spec["hostnames"] = list(settings.hostnames)
-    return _write(ROUTE, settings, service, name_route(settings, service)) | {"spec": spec}
+    return _write_rule(settings, service, name_route(settings, service), rule)
+
+
+def write_echo_route(settings: RouteSettings, echo: str) -> Object:
+    """Returns a route of requests that have a header which nobody knows."""
+    path = {"type": "Exact", "value": f"/{settings.gateway}.echo"}
+    rule = {
+        "matches": [{"path": path, "headers": [{"name": "gpuwright-echo", "value": echo}]}],
+        "backendRefs": [_refer(settings, echo, 0, 1)],  # with a weight: Envoy Gateway skips those without one
+    }
+    return _write_rule(settings, echo, name_echo_route(settings), rule)
 
 
 def write_backend(settings: RouteSettings, service: str, place: int) -> Object:
@@ -179,11 +187,7 @@ def read_weights(settings: RouteSettings, service: str, route: Object) -> dict[i
 def judge_route(route: Object, parent: ParentGateway) -> tuple[RouteVerdict, str]:
     """Returns what all controllers of the Gateway say of the newest generation of a route, and why."""
     generation = int(route["metadata"].get("generation") or 0)
-    own = [
-        each
-        for each in (route.get("status") or {}).get("parents") or ()
-        if _is_same_parent(each.get("parentRef") or {}, parent, str(route["metadata"].get("namespace", "")))
-    ]
+    own = _list_own_parents(route, parent)
     verdict = RouteVerdict.TAKEN if own else RouteVerdict.AWAITED
     for each in own:
         conditions = {str(found.get("type")): found for found in each.get("conditions") or ()}
@@ -198,6 +202,15 @@ def judge_route(route: Object, parent: ParentGateway) -> tuple[RouteVerdict, str
     return verdict, ""
 
 
+def misses_endpoints(route: Object, parent: ParentGateway) -> bool:
+    """Returns whether a controller says that it knows no endpoint of a backend; many say nothing of that."""
+    return any(
+        found.get("type") == "BackendsAvailable" and found.get("status") == "False"
+        for each in _list_own_parents(route, parent)
+        for found in each.get("conditions") or ()
+    )
+
+
 def has(found: Any, wanted: Any) -> bool:
     """Returns whether an object has all that is wanted of it; the API server adds what it takes by default."""
     if isinstance(wanted, dict):
@@ -205,6 +218,33 @@ def has(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(found, list) and len(found) == len(wanted) and all(map(has, found, wanted))
     return bool(found == wanted)
+
+
+def _list_own_parents(route: Object, parent: ParentGateway) -> list[Object]:
+    """Returns what each controller of the Gateway says of a route."""
+    namespace = str(route["metadata"].get("namespace", ""))
+    return [
+        each
+        for each in (route.get("status") or {}).get("parents") or ()
+        if _is_same_parent(each.get("parentRef") or {}, parent, namespace)
+    ]
+
+
+def _refer(settings: RouteSettings, service: str, place: int, weight: int) -> Object:
+    return {
+        "group": "",
+        "kind": "Service",
+        "name": name_backend(settings, service, place),
+        "port": PORT,
+        "weight": weight,
+    }
+
+
+def _write_rule(settings: RouteSettings, service: str, name: str, rule: Object) -> Object:
+    spec: Object = {"parentRefs": [settings.parent.reference()], "rules": [rule]}
+    if settings.hostnames:
+        spec["hostnames"] = list(settings.hostnames)
+    return _write(ROUTE, settings, service, name) | {"spec": spec}
 
 
 def _write(kind: ObjectKind, settings: RouteSettings, service: str, name: str) -> Object:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.contract.gateways import LeftOutRoute
+from agents.gateway.cluster.echo import Echo
 from agents.gateway.cluster.objects import (
-    KINDS,
-    ROUTE,
+    ECHO,
     SLICE,
-    ObjectKind,
     RouteSettings,
     RouteVerdict,
     SeenObjects,
@@ -26,23 +24,18 @@ from agents.gateway.cluster.objects import (
 )
 from agents.gateway.cluster.shapes import Shapes, divide_copies
 from agents.gateway.cluster.steps import RouteStep, choose_step
+from agents.gateway.cluster.writing import ForeignObject, RouteObjects
 from agents.gateway.desired import FOLLOWED, MOST_REASON
 from agents.gateway.following import EndpointsInForce, Followed
 from agents.gateway.wire import RouteSpec
-from agents.kubernetes.api import ApiAway, ApiRefused, KubernetesApi, Object
-from agents.kubernetes.following import Follower
+from agents.kubernetes.api import ApiAway, ApiRefused, KubernetesApi
 
 LOOK_SECONDS = 0.2  # between two looks while the Gateway is awaited
 REST_SECONDS = 5.0  # and while nothing is
 PATIENCE_SECONDS = 20.0  # after which newer endpoints are taken, though older ones are not in force
 RETRY_SECONDS = 5.0  # of a service that was refused
-_MISSING, _CONFLICT = 404, 409
 
 log = logging.getLogger(__name__)
-
-
-class ForeignObject(Exception):
-    """An object that has the name of one of ours, and is somebody else's."""
 
 
 @dataclass(slots=True)
@@ -55,17 +48,23 @@ class ServiceProgress:
     version: int = 0  # of the endpoints that have these routes
     taken_at: float | None = None
     done: bool = False  # these routes are in force
-    stable_since: float | None = None  # the Gateway has taken all that is there
+    echo: int | None = None  # begun after all that is there, of a route that the Gateway has taken
+    heard_at: float | None = None  # when the Gateway answered it
     trouble: str = ""
     retry_at: float = 0.0
 
+    def await_echo(self, number: int | None) -> None:
+        """Waits for an echo, or, by None, until there is one to wait for."""
+        self.echo, self.heard_at = number, None
+
 
 class ClusterRoutes:
-    """The only writer of the objects that have its gateway's name as a label."""
+    """Puts endpoints in force, on a thread of its own."""
 
     def __init__(self, api: KubernetesApi, settings: RouteSettings, settle_seconds: float) -> None:
-        self._api, self._settings, self._settle_seconds = api, settings, settle_seconds
-        self._followers = {kind: Follower(api, kind.path(settings.namespace), settings.selected) for kind in KINDS}
+        self._settings, self._settle_seconds = settings, settle_seconds
+        self._objects = RouteObjects(api, settings)
+        self._echo = Echo(self._objects, settings)
         self._progress: dict[str, ServiceProgress] = {}
         self._newest: Followed | None = None
         self._looked_at = 0  # the version that the last look was for
@@ -74,8 +73,7 @@ class ClusterRoutes:
         self._left_out: tuple[LeftOutRoute, ...] = ()
         self._trouble = ""
         self._woken, self._closing = threading.Event(), threading.Event()
-        for follower in self._followers.values():
-            follower.start(self._woken.set)
+        self._objects.start(self._woken.set)
         self._thread = threading.Thread(target=self._run, name="routes", daemon=True)
         self._thread.start()
 
@@ -87,9 +85,10 @@ class ClusterRoutes:
 
     def is_routing(self) -> bool:
         try:
-            return bool(self._followers[SLICE].objects())
+            seen = read_objects({SLICE: self._objects.read(SLICE)})
         except ApiAway:
             return True  # nobody knows
+        return any(not service.startswith(ECHO) for service in seen)
 
     def endpoints_in_force(self) -> EndpointsInForce:
         with self._lock:
@@ -101,8 +100,7 @@ class ClusterRoutes:
     def close(self) -> None:
         self._closing.set()
         self._woken.set()
-        for follower in self._followers.values():
-            follower.close()
+        self._objects.close()
         self._thread.join(30)
 
     def _run(self) -> None:
@@ -113,10 +111,10 @@ class ClusterRoutes:
             trouble = ""
             try:
                 self._look(time.monotonic())
-            except (ApiAway, ApiRefused) as error:
+            except (ApiAway, ApiRefused, ForeignObject) as error:
                 trouble = str(error)
                 for known in self._progress.values():
-                    known.stable_since = None  # nobody knows what the Gateway has heard meanwhile
+                    known.await_echo(None)  # nobody knows what the Gateway has heard meanwhile
             except Exception as error:  # whatever happens, this thread goes on
                 log.exception("routes could not be written")
                 trouble = str(error)
@@ -131,7 +129,8 @@ class ClusterRoutes:
             newest = self._newest
         if newest is None or self._closing.is_set():
             return
-        seen = read_objects(self._list_objects())
+        seen = read_objects(self._objects.read_all())
+        echoes = {service: seen.pop(service) for service in list(seen) if service.startswith(ECHO)}
         by_service = _group_routes(newest)
         for service in sorted({*by_service, *seen, *self._progress}):
             found = seen.get(service, SeenObjects())
@@ -141,6 +140,7 @@ class ClusterRoutes:
                 self._advance(service, progress, found, now)
             if progress.done and progress.routes is None and service not in by_service:
                 del self._progress[service]
+        self._echo.look(echoes)
         self._looked_at = newest.version
         with self._lock:
             versions = [progress.in_force for progress in self._progress.values()]
@@ -164,10 +164,10 @@ class ClusterRoutes:
             (RouteVerdict.TAKEN, "") if seen.route is None else judge_route(seen.route, self._settings.parent)
         )
         if verdict is not RouteVerdict.TAKEN:
-            progress.stable_since = None
-        elif progress.stable_since is None:
-            progress.stable_since = now
-        is_settled = progress.stable_since is not None and now - progress.stable_since >= self._settle_seconds
+            progress.await_echo(None)
+        elif progress.heard_at is None and progress.echo is not None and self._echo.heard >= progress.echo:
+            progress.heard_at = now
+        is_settled = progress.heard_at is not None and now - progress.heard_at >= self._settle_seconds
         step = choose_step(self._settings, service, progress.shapes, seen, is_settled)
         try:
             self._carry_out(step)
@@ -176,21 +176,15 @@ class ClusterRoutes:
             self._note_refused(progress, str(error), now, serves=seen.route is not None)
             return
         if step.puts or (step.deletes and not step.in_force):
-            progress.done, progress.stable_since = False, None
+            progress.done = False
+            progress.await_echo(None)
             return
         if verdict is RouteVerdict.REFUSED:
             self._note_refused(progress, why, now, serves=False)
-        elif step.in_force and (progress.done or self._is_heard(seen)):
+        elif step.in_force:
             progress.trouble, progress.done, progress.in_force = "", True, progress.version
-
-    def _is_heard(self, seen: SeenObjects) -> bool:
-        """Returns whether the server still answers that the route is as it was: else the Gateway may not have it."""
-        if seen.route is None:
-            self._api.get(ROUTE.path(self._settings.namespace), limit="1")
-            return True
-        found = self._api.get(ROUTE.path(self._settings.namespace, seen.route["metadata"]["name"]))
-        self._followers[ROUTE].note(found)
-        return judge_route(found, self._settings.parent)[0] is RouteVerdict.TAKEN
+        elif verdict is RouteVerdict.TAKEN and progress.echo is None:
+            progress.await_echo(self._echo.ask())
 
     def _note_refused(self, progress: ServiceProgress, why: str, now: float, serves: bool) -> None:
         if why != progress.trouble:
@@ -211,54 +205,11 @@ class ClusterRoutes:
             if route.service in refused
         )
 
-    def _list_objects(self) -> Mapping[ObjectKind, Mapping[str, Object]]:
-        for follower in self._followers.values():
-            if follower.away:
-                raise ApiAway(follower.away)
-        return {kind: follower.objects() for kind, follower in self._followers.items()}
-
     def _carry_out(self, step: RouteStep) -> None:
         for kind, wanted in step.puts:
-            self._put(kind, wanted)
+            self._objects.put(kind, wanted)
         for kind, found in step.deletes:
-            self._delete(kind, found)
-
-    def _put(self, kind: ObjectKind, wanted: Object) -> None:
-        """Writes an object as it was last seen here: what others changed since is looked at first."""
-        namespace, name = self._settings.namespace, wanted["metadata"]["name"]
-        follower = self._followers[kind]
-        known = follower.objects().get(name)
-        try:
-            if known is None:
-                follower.note(self._api.create(kind.path(namespace), wanted))
-            else:
-                read = {"resourceVersion": known["metadata"]["resourceVersion"]}
-                changed = {**wanted, "metadata": {**wanted["metadata"], **read}}
-                follower.note(self._api.patch(kind.path(namespace, name), changed))
-        except ApiRefused as refused:
-            if refused.status == _MISSING and known is not None:
-                follower.forget(name)
-            elif refused.status == _CONFLICT:
-                self._adopt(kind, name)
-            else:
-                raise
-
-    def _adopt(self, kind: ObjectKind, name: str) -> None:
-        """Takes note of an object that is there already; raises ForeignObject if it is not ours."""
-        found = self._api.get(kind.path(self._settings.namespace, name))
-        if not self._settings.owns(found):
-            what = f"{kind.name} {self._settings.namespace}/{name}"
-            raise ForeignObject(f"{what} is not of gateway {self._settings.gateway}, which leaves it alone")
-        self._followers[kind].note(found)
-
-    def _delete(self, kind: ObjectKind, found: Object) -> None:
-        name, uid = found["metadata"]["name"], found["metadata"]["uid"]
-        try:
-            self._api.delete(kind.path(self._settings.namespace, name), {"preconditions": {"uid": uid}})
-        except ApiRefused as refused:
-            if refused.status not in (_MISSING, _CONFLICT):
-                raise
-        self._followers[kind].forget(name)
+            self._objects.delete(kind, found)
 
 
 def _group_routes(followed: Followed) -> dict[str, tuple[RouteSpec, ...]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,16 @@ class EnvoyGateway:
         for process in reversed(self._processes):
             process.kill()
             process.wait()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Holds the controller still; its Envoy goes on."""
+        controller = self._processes[0]
+        controller.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            controller.send_signal(signal.SIGCONT)
 
     def _define(self) -> bool:
         """Defines all kinds; a server that has much to do answers 504 to such long objects."""

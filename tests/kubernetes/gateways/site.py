@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
-from agents.gateway.cluster.objects import OWNER
+from agents.gateway.cluster.objects import ECHO, OWNER, SERVICE
 from tests.kubernetes.cluster import Cluster, Rule
 from tests.kubernetes.gateways.envoy_gateway import HOME, PORT, EnvoyGateway
 from tests.kubernetes.gateways.network import own_network
@@ -98,13 +98,21 @@ class RoutedSite:
             connection.close()
 
     def list_objects(self, kinds: str = "httproutes,services,endpointslices", selected: str = OWNER) -> list[Any]:
-        found: list[Any] = self.cluster.read("-n", self.namespace, "get", kinds, "-l", selected)["items"]
-        return found
+        """Returns the objects without those of echoes."""
+        found = self.cluster.read("-n", self.namespace, "get", kinds, "-l", selected)["items"]
+        return [each for each in found if not _get_service(each).startswith(ECHO)]
+
+    def read_echo(self) -> str:
+        """Returns which echo the Gateway was asked for last."""
+        found = self.cluster.read("-n", self.namespace, "get", "httproutes", "-l", OWNER)["items"]
+        return "".join(_get_service(each) for each in found if _get_service(each).startswith(ECHO))
 
     def read_weights(self, service: str = "search") -> list[int]:
         """Returns the weights of a route's backends."""
-        route = self.cluster.read("-n", self.namespace, "get", "httproute", f"{NAME}.shop.{service}")
-        return [backend["weight"] for backend in route["spec"]["rules"][0]["backendRefs"]]
+        return [backend["weight"] for backend in self.read_route(service)["spec"]["rules"][0]["backendRefs"]]
+
+    def read_route(self, service: str) -> Any:
+        return self.cluster.read("-n", self.namespace, "get", "httproute", f"{NAME}.shop.{service}")
 
     def close(self) -> None:
         for process in self._processes:
@@ -131,6 +139,10 @@ class RoutedSite:
             "log": self.log.read_text()[-3000:],
             "routes": [each.get("status") for each in self.list_objects("httproutes")],
         }
+
+
+def _get_service(found: Mapping[str, Any]) -> str:
+    return str(found["metadata"].get("annotations", {}).get(SERVICE, ""))
 
 
 @contextmanager

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from agents.gateway.cluster.objects import OWNER
-from tests.kubernetes.gateways.site import NAME, RoutedSite
+from agents.gateway.cluster.objects import OWNER, ParentGateway, misses_endpoints
+from tests.kubernetes.gateways.conftest import Gateways
+from tests.kubernetes.gateways.envoy_gateway import HOME
+from tests.kubernetes.gateways.site import GATEWAY, NAME, RoutedSite
 from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
 
 QUICK = "--settle-seconds=0.2"
-ALL = "httproutes,services,endpointslices"
+PARENT = ParentGateway(HOME, GATEWAY)
 
 
 def make_route(name: str, **labels: str) -> dict[str, Any]:
@@ -29,6 +31,8 @@ def test_requests_reach_copies_by_path_and_weight(site: RoutedSite) -> None:
     status, body = site.get("/shop/search/v1/models?x=1")
     assert (status, body.split()[1]) == (200, "/v1/models?x=1")
     assert site.get("/shop/empty/x")[0] == 503, "a service without copies"
+    says = {name: misses_endpoints(site.read_route(name), PARENT) for name in ("search", "empty")}
+    assert says == {"search": False, "empty": True}, "this Gateway tells it"
     assert site.get("/shop/unknown/x")[0] == 404
     newest = site.plane.newest
     assert (newest.uncounted, newest.services, newest.left_out) == (True, (), ())
@@ -108,3 +112,19 @@ def test_a_route_that_the_gateway_does_not_accept_is_named_and_stops_no_other(si
     site.say(search=[site.copy(0, 5.0)])
     until(lambda: site.plane.newest.left_out, "the control plane hears of it")
     assert "the Gateway does not accept HTTPRoute" in site.plane.newest.left_out[0].reason
+
+
+def test_a_copy_stays_until_a_gateway_that_stood_still_knows_the_other(site: RoutedSite, gateways: Gateways) -> None:
+    site.start(QUICK)
+    first, second, third = (site.copy(index, 5.0) for index in range(3))
+    site.put(search=[first, second])
+    before, reports = site.read_echo(), len(site.plane.counts)
+    with gateways[2].paused():
+        version = site.say(search=[second, third])
+        until(lambda: site.read_echo() not in ("", before), "the Gateway is asked")
+        until(lambda: len(site.plane.counts) > reports + 3, "it still reports")
+        assert site.read_weights() == [10_000], "no route has changed"
+        assert site.plane.newest.endpoints < version, "and nobody has read the slices"
+        assert len(site.list_objects("endpointslices")) == 3
+    site.await_version(version)
+    assert len(site.list_objects("endpointslices")) == 2
