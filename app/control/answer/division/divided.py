@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import ceil, floor
+from math import ceil, floor, inf
 
-from app.control.answer.division.layouts import MOST_ALIKE_NODES, DivisibleFleet, DivisibleNodes, MigLayout
+from app.control.answer.division.layouts import DivisibleFleet, DivisibleNodes, MigLayout
+from solvers.planning.judge.billing import whole_price
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Curve, Demand, GpuType, Instance, Node, Problem, Profile
 
 ROUNDING = 1e-9
+MOST_THOUGHT = 256  # of nodes or GPUs that are alike, in each way
 
 
 def divide_fleet(problem: Problem, division: Mapping[str, MigLayout]) -> Problem:
@@ -57,6 +59,7 @@ class RelaxedFleet:
 
     problem: Problem
     thought: Mapping[str, ThoughtNode]  # the nodes that were added
+    is_complete: bool  # False: of nodes that are alike, not all could be added
 
     def seat(self, plan: Plan) -> tuple[dict[str, MigLayout], Plan | None]:
         """Returns the division that a plan asks for, and the plan on it; without a plan where nodes do not suffice."""
@@ -91,26 +94,36 @@ def _seat_line(line: Instance, seats: Mapping[str, tuple[str, int]]) -> Instance
     return replace(line, node=node, gpu=first + line.gpu)
 
 
-def relax_fleet(problem: Problem, fleet: DivisibleFleet) -> RelaxedFleet:
-    """Returns the fleet with the divided nodes beside the whole ones."""
+def relax_fleet(problem: Problem, fleet: DivisibleFleet, cost: float) -> RelaxedFleet:
+    """Returns the fleet with the divided nodes beside the whole ones, as many as can be used at less than this cost."""
     added: dict[str, Node] = {}
     thought: dict[str, ThoughtNode] = {}
+    is_complete = True
     for group in fleet.groups:
         for layout in group.layouts:
-            for name in group.nodes[:MOST_ALIKE_NODES]:
-                node = problem.nodes[name]
-                parts = node.gpu_count if node.pricing == "gpu" else 1
-                one = replace(node, gpus=node.gpus[: node.gpu_count // parts])
-                for part in range(parts):
-                    new = f"{name}~{part}~{layout.profile.name}"
-                    added[new] = replace(divide_node(one, layout), name=new)
-                    thought[new] = ThoughtNode(group, layout, one.gpu_count)
+            node = problem.nodes[group.nodes[0]]
+            parts = node.gpu_count if node.pricing == "gpu" else 1
+            one = replace(node, gpus=node.gpus[: node.gpu_count // parts])
+            useful = min(len(group.nodes) * parts, _count_affordable(problem, one, cost))
+            is_complete &= useful <= MOST_THOUGHT
+            for number in range(int(min(useful, MOST_THOUGHT))):
+                new = f"{node.name}~{number}~{layout.profile.name}"
+                added[new] = replace(divide_node(one, layout), name=new)
+                thought[new] = ThoughtNode(group, layout, one.gpu_count)
     whole = _add_devices(problem, [entry.layout for entry in thought.values()])
     budget_w = problem.policy.power_budget_w
     if budget_w is not None:  # nodes that are not there draw nothing
         budget_w += sum(whole.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in added.values())
     policy = replace(problem.policy, power_budget_w=budget_w)
-    return RelaxedFleet(replace(whole, nodes={**problem.nodes, **added}, policy=policy), thought)
+    return RelaxedFleet(replace(whole, nodes={**problem.nodes, **added}, policy=policy), thought, is_complete)
+
+
+def _count_affordable(problem: Problem, node: Node, cost: float) -> float:
+    """Returns how many such nodes a plan of this cost can pay; any number where their price is not paid whole."""
+    policy = problem.policy
+    if policy.pricing == "share" or policy.money_weight <= 0:
+        return inf
+    return floor(cost / (whole_price(node) * policy.money_weight) + ROUNDING)
 
 
 def price_idle_devices(problem: Problem, plan: Plan, division: Mapping[str, MigLayout]) -> float:

@@ -14,7 +14,6 @@ from app.control.domain.specs import Spec, gpu_count, memory_gib
 from solvers.planning.problem import Node, Problem
 
 MEMORY_TOLERANCE_SHARE = 1 / 15  # drivers report up to so much less than a sheet says
-MOST_ALIKE_NODES = 64  # of nodes that are alike, so many are thought of as divided in each way
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,6 @@ class DivisibleFleet:
 
     groups: tuple[DivisibleNodes, ...]
     left_out: Mapping[str, str]
-
-    @property
-    def is_complete(self) -> bool:
-        """Returns whether every division of the groups' nodes is thought of."""
-        return all(len(group.nodes) <= MOST_ALIKE_NODES for group in self.groups)
 
 
 def find_divisible(

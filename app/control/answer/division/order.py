@@ -33,25 +33,35 @@ class DivisionStep:
     layout: MigLayout
     drained: tuple[Drained, ...]
     lacking: Mapping[str, float]
+    is_known: bool = True  # False: there was no time to look where its copies go
 
 
-def order_steps(problem: Problem, division: Mapping[str, MigLayout], solve: Solve) -> list[DivisionStep]:
+def order_steps(
+    problem: Problem, division: Mapping[str, MigLayout], solve: Solve, is_late: Callable[[], bool]
+) -> list[DivisionStep]:
     """Returns the nodes in the order of their division: those first that the rest of the fleet can spare."""
     running: Sequence[Instance] = problem.state.running if problem.state else ()
     allowed = _find_lacking(problem, running)
     left, done = dict(division), dict[str, MigLayout]()
     steps: list[DivisionStep] = []
     while left:
+        if is_late():
+            return [*steps, *(_leave_open(name, left[name], running) for name in sorted(left))]
         copies = Counter(line.node for line in running if line.node in left)
         tried: list[tuple[DivisionStep, Sequence[Instance]]] = []
         for name in sorted(left, key=lambda node: (copies[node], node)):
             tried.append(_empty_node(problem, name, left[name], done, running, solve, allowed))
-            if not tried[-1][0].lacking:
+            if not tried[-1][0].lacking or is_late():
                 break
         step, running = min(tried, key=lambda entry: sum(entry[0].lacking.values()))
         steps.append(step)
         done[step.node] = left.pop(step.node)
     return steps
+
+
+def _leave_open(name: str, layout: MigLayout, running: Sequence[Instance]) -> DivisionStep:
+    leaving = [line for line in running if line.node == name]
+    return DivisionStep(name, layout, _list_drained(leaving, (), ()), {}, is_known=not leaving)
 
 
 def _empty_node(

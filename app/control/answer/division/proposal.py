@@ -23,6 +23,7 @@ from solvers.planning.problem import Problem
 Solve: TypeAlias = Callable[[Problem], Plan | None]
 
 MOST_REFUSED = 5
+SEARCHED_SHARE = 0.6  # of the time; the rest is for the order
 WHERE_IT_PAYS = (
     "shares of a GPU by MPS fill it as well, in steps of 1 % instead of sevenths; devices pay where services must be "
     "alone (isolation: dedicated), where a GPU may hold more copies of a model than sameModelPerGpu, or where "
@@ -32,16 +33,19 @@ WHERE_IT_PAYS = (
 
 def propose_division(
     question: Question, declared: Sequence[DeclaredObject], before: WhatIfSide, solve: Solve,
-    is_late: Callable[[], bool],
+    solve_briefly: Solve, has_passed: Callable[[float], bool],
 ) -> DivisionWire:  # fmt: skip
-    """Returns the division that saves most, with its order; none where the undivided fleet costs least."""
+    """Returns the division that saves most, with its order; none where the undivided fleet costs least.
+
+    `has_passed` tells if this share of the time is over: the search ends at one, and the order at the other.
+    """
     problem = question.problem
     fleet = find_divisible(problem, declared, frozenset(node for node, _ in question.pinned))
-    found = DivisionSearch(problem, before, fleet, solve, is_late).find()
+    found = DivisionSearch(problem, before, fleet, solve, lambda: has_passed(SEARCHED_SHARE)).find()
     best = found.best
     layouts = list({layout.gpu_type: layout for layout in best.division.values()}.values())
     nodes = {line.name: line for line in declared if line.kind == "Node"}
-    ordered = order_steps(problem, best.division, solve)
+    ordered = order_steps(problem, best.division, solve_briefly, lambda: has_passed(1.0))
     steps = [
         write_step(
             step, problem.nodes[step.node].gpu_count, write_node(nodes[step.node], step.layout), is_first=at == 0

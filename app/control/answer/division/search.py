@@ -86,13 +86,13 @@ class DivisionSearch:
     def find(self) -> FoundDivision:
         """Returns the cheapest division that was found; the undivided fleet where none is cheaper."""
         undivided = DividedFleet({}, self.before, self.before.cost)
-        relaxed = relax_fleet(self.problem, self.fleet)
+        relaxed = relax_fleet(self.problem, self.fleet, self.before.cost)
         plan = self.solve(relaxed.problem) if relaxed.thought else None
         if plan is None:
             return FoundDivision(undivided, undivided, None, ())
         side = WhatIfSide(relaxed.problem, plan).or_better(self.before.plan)
         certificate = side.plan.certificate
-        bound = certificate.bound if certificate and self.fleet.is_complete else None
+        bound = certificate.bound if certificate and relaxed.is_complete else None
         if bound is not None and not self.before.plan.unserved:
             bound = raise_bound(self.problem, bound)
         best = self._better(undivided, self._try(*relaxed.seat(side.plan)))
@@ -105,8 +105,8 @@ class DivisionSearch:
             if better is best:
                 break
             best = better
-        if bound is not None:
-            bound = min(bound, best.cost)
+        if bound is not None and bound > best.cost:
+            bound = best.cost if bound <= best.cost * (1 + EQUAL_SHARE) else None  # a wrong bound is none
         return FoundDivision(best, undivided, bound, tuple(dict.fromkeys(self._refused)))
 
     def _better(self, best: DividedFleet, other: DividedFleet | None) -> DividedFleet:

@@ -35,6 +35,7 @@ def write_step(step: DivisionStep, gpus: int, manifest: ProposedDocumentWire, *,
         "smCount": profile.sm_count,
         "drained": [{"service": line.service, "copies": line.copies, "to": list(line.to)} for line in step.drained],
         "lacking": [{"service": name, "ratePerSecond": lost} for name, lost in sorted(step.lacking.items())],
+        "isKnown": step.is_known,
         "commands": list(_write_commands(step, devices, is_first=is_first)),
         "checks": checks,
         "manifest": manifest,
@@ -67,4 +68,6 @@ def describe_step(step: DivisionStepWire) -> str:
     ]
     drained = f"; before, it moves {', '.join(leaves)}" if leaves else "; nothing runs there"
     lacking = ", ".join(f"{rate(line['ratePerSecond'])} a second of {line['service']}" for line in step["lacking"])
+    if not step["isKnown"]:
+        return f"{what}{drained}; there was no time to look where they go: --seconds looks longer"
     return what + drained + (f"; nothing would carry {lacking} meanwhile: add a GPU before" if lacking else "")

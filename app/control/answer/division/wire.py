@@ -52,6 +52,7 @@ class DivisionStepWire(TypedDict):
     smCount: int  # of one
     drained: list[DrainedServiceWire]
     lacking: list[LackingRateWire]
+    isKnown: bool  # false: there was no time to look where its copies go
     commands: list[DivisionCommandWire]
     checks: list[str]
     manifest: ProposedDocumentWire

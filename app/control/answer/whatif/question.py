@@ -147,10 +147,13 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
     def _divide(
         self, asked: Question, changed: Snapshot, after: WhatIfSide, each: float, deadline: float
     ) -> DivisionWire:
-        def is_late() -> bool:
-            return self.work is None and time.monotonic() > deadline - each
+        began, brief = time.monotonic(), min(each, LEAST_SECONDS)
 
-        return propose_division(asked, changed.declared, after, partial(self._solve, each), is_late)
+        def has_passed(share: float) -> bool:
+            return self.work is None and time.monotonic() - began > share * (deadline - each - began)
+
+        solve, solve_briefly = partial(self._solve, each), partial(self._solve, brief)
+        return propose_division(asked, changed.declared, after, solve, solve_briefly, has_passed)
 
     def _solve(self, seconds: float, problem: Problem) -> Plan | None:
         return solve_order(Solve(problem, seconds, self.work, self.seed)).plan

@@ -22,6 +22,10 @@ def solve(problem: Problem) -> Plan | None:
     return solve_order(Solve(problem, 60.0, 4)).plan
 
 
+def in_time() -> bool:
+    return False
+
+
 def running(services: int, nodes: int) -> Problem:
     """A fleet on which its plan runs."""
     problem = formulate(fleet(alone(services), nodes=nodes)).problem
@@ -36,7 +40,7 @@ def test_an_idle_node_is_divided_first_and_takes_what_the_next_one_ran() -> None
     busy = {line.node: line.service for line in problem.state.running}
     (idle,) = problem.nodes.keys() - busy.keys()
     second = min(busy)
-    steps = order_steps(problem, {second: SEVENTHS, idle: SEVENTHS}, solve)
+    steps = order_steps(problem, {second: SEVENTHS, idle: SEVENTHS}, solve, in_time)
     assert [step.node for step in steps] == [idle, second]
     assert steps[0].drained == ()
     (drained,) = steps[1].drained
@@ -46,13 +50,20 @@ def test_an_idle_node_is_divided_first_and_takes_what_the_next_one_ran() -> None
 
 def test_a_fleet_without_a_spare_gpu_says_what_nothing_would_carry() -> None:
     problem = running(services=2, nodes=2)
-    first, *rest = order_steps(problem, dict.fromkeys(problem.nodes, SEVENTHS), solve)
+    first, *rest = order_steps(problem, dict.fromkeys(problem.nodes, SEVENTHS), solve, in_time)
     assert sum(first.lacking.values()) == pytest.approx(1.0)
     assert [step.lacking for step in rest] == [{}], "seven devices carry both"
 
 
 def test_the_only_node_of_a_fleet_has_nowhere_to_go() -> None:
     problem = running(services=1, nodes=1)
-    (step,) = order_steps(problem, {"n0": SEVENTHS}, solve)
+    (step,) = order_steps(problem, {"n0": SEVENTHS}, solve, in_time)
     assert step.lacking == {"shop/s0": pytest.approx(1.0)}
     assert step.drained[0].to == ()
+
+
+def test_without_time_steps_leave_open_where_copies_go() -> None:
+    problem = running(services=2, nodes=3)
+    steps = order_steps(problem, dict.fromkeys(problem.nodes, SEVENTHS), solve, lambda: True)
+    assert [step.node for step in steps] == sorted(problem.nodes)
+    assert sorted(step.is_known for step in steps) == [False, False, True]
