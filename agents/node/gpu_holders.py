@@ -18,6 +18,7 @@ from agents.kubernetes.names import DRIVER, GPU, HASH, NODE, PART, container_of,
 from agents.node.gpu_claims import FIRST_LIST_SECONDS, GpuClaims, OfferedGpus, read_claimed, read_offered
 from agents.runtime import proc
 from agents.runtime.containers import Containers
+from agents.runtime.pods import GpuUnheld
 from agents.runtime.replica_set import PodSettings, write_holder
 
 SHARING, REPLICAS = "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.replicas"
@@ -61,11 +62,12 @@ class GpuHolders:
         """Returns the GPUs on which nothing may start, and why."""
         return self._unheld
 
-    def find_claims(self, gpus: Collection[str]) -> Sequence[str] | None:
-        """Returns by which claims a copy gets these GPUs; None as long as that is unknown for any of them."""
+    def find_claims(self, gpus: Collection[str]) -> Sequence[str]:
+        """Returns by which claims a copy gets these GPUs; raises GpuUnheld as long as one of them is not held."""
         claimed, unheld = self._claimed, self._unheld
-        if any(gpu in unheld or gpu not in claimed for gpu in gpus):
-            return None
+        for gpu in gpus:
+            if gpu in unheld or gpu not in claimed:
+                raise GpuUnheld(f"nothing starts on GPU {gpu}: {unheld.get(gpu, 'who holds it is not known yet')}")
         return [claimed[gpu] for gpu in gpus if claimed[gpu]]
 
     def watch(self, stopping: threading.Event, list_gpus: Callable[[], Collection[str]]) -> None:

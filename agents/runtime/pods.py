@@ -38,6 +38,10 @@ _GONE = 404
 _EXISTS = 409
 
 
+class GpuUnheld(Exception):
+    """No copy may start on a GPU yet, and why."""
+
+
 class PodRuntime:
     """The pods of copies on one node, and the ReplicaSets that hold them."""
 
@@ -46,9 +50,9 @@ class PodRuntime:
         api: KubernetesApi,
         settings: PodSettings,
         nodes: Follower | None = None,
-        find_claims: Callable[[Collection[str]], Sequence[str] | None] = lambda _: (),
+        find_claims: Callable[[Collection[str]], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`find_claims` returns by which claims a copy gets its GPUs; None as long as that is unknown."""
+        """`find_claims` returns by which claims a copy gets its GPUs, or raises GpuUnheld."""
         self._api = api
         self._find_claims = find_claims
         self._nodes = nodes  # of which this is one
@@ -59,6 +63,7 @@ class PodRuntime:
         self._sets = f"/apis/apps/v1/namespaces/{api.namespace}/replicasets"
         self._started: set[str] = set()  # copies that this agent started
         self._inherited: frozenset[str] | None = None  # copies that ran when it began: a person decides of unknown ones
+        self._waits_for: dict[str, str] = {}  # copies that start once their GPU is held: why it is not
         self._withdrawn: set[str] = set()  # copies whose ReplicaSets want no replica any more
         self._going_on: dict[str, str] = {}  # of withdrawn copies: the container that nobody else ends, or nothing
         self._scaling = threading.Lock()  # so that no copy is scaled up again that was withdrawn meanwhile
@@ -71,9 +76,12 @@ class PodRuntime:
             reason = f"template {launch.filled.template} names no image, and the agent has no --image for such"
             raise LaunchError(f"{launch.copy}: {reason}")
         if launch.copy not in self._started:
-            claims = self._find_claims(launch.gpu.split(",")) if launch.gpu else ()
-            if claims is None:
+            try:
+                claims = self._find_claims(launch.gpu.split(",")) if launch.gpu else ()
+            except GpuUnheld as error:
+                self._waits_for[launch.copy] = str(error)
                 return None
+            self._waits_for.pop(launch.copy, None)
             self._started.add(launch.copy)  # before it is there, so that it is tidied away at no moment
             try:
                 self._create(launch, claims)
@@ -187,6 +195,8 @@ class PodRuntime:
 
     def log_tail(self, copy: str) -> str:
         """Returns its last lines; of a pod that does not run, why it does not, and why there is none."""
+        if copy in self._waits_for:
+            return self._waits_for[copy]
         with suppress(ApiAway, ApiRefused):
             if not self._pods_of(copy):
                 return self._why_no_pod(copy)
@@ -220,6 +230,7 @@ class PodRuntime:
                         self._delete(found["metadata"]["name"])
                 elif wanted and copy not in known and copy not in self._started:
                     self._scale_down(copy)
+        self._waits_for = {copy: why for copy, why in self._waits_for.items() if copy in copies}
         self._started &= there.keys()  # also what is measured, which is in no journal
         self._withdrawn &= there.keys()
 
