@@ -47,6 +47,7 @@ class PageFrame:
     zone: str = "UTC"
     path: str = "/"
     back: str = "/"  # the whole address, to come back to
+    view: str = "/"  # the address that shows the same elsewhere
     refused: frozenset[str] = frozenset()  # paths of pages that the reader's token may not see
 
     @property

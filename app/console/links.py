@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote, unquote, urlencode
 
 SIGN_IN = "/sign-in"
 LONGEST = 1000
+NOT_OF_VIEWS = ("done", "zone")  # of the parameters of a page
 
 
 def service_link(name: str) -> str:
@@ -48,6 +50,12 @@ def audit_link(kind: str, name: str) -> str:
 def what_if_link(**fields: str) -> str:
     """Returns the address of a what-if whose form is filled in."""
     return f"/what-if?{urlencode(fields, safe='/')}"
+
+
+def view_link(path: str, given: Mapping[str, str], zone: str) -> str:
+    """Returns the address at which this page shows the same in any browser, with its time zone."""
+    kept = {name: value for name, value in given.items() if value and name not in NOT_OF_VIEWS}
+    return f"{path}?{urlencode({**kept, 'zone': zone}, safe='/')}"
 
 
 def sign_in_link(back: str) -> str:

@@ -40,4 +40,5 @@ def fleet_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     section = draw_section(
         charts, span, zone_of_reader(request), lambda name, table: query.url(range=name, table=table), query.table
     )
-    return show(request, who, "fleet_page.html", data.at, charts=section, **fleet_values(data, money, query))
+    pinned, values = {"range": span.name}, fleet_values(data, money, query)
+    return show(request, who, "fleet_page.html", data.at, pinned=pinned, charts=section, **values)

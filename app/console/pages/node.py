@@ -50,6 +50,7 @@ class NodeFacts:
     cordons: list[Cordon]
     lanes: LaneFigure
     charts: ChartSection
+    range: str  # of both, by its name in the address
 
 
 @router.get("/nodes/{name}")
@@ -77,7 +78,7 @@ def show_node(
         lanes = read_lanes(connection, span, found.at, name, tenant, indexes, kept_off, zone)
         charts = [] if tenant else read_node_charts(connection, span, found.at, name)
         section = draw_section(charts, span, zone, address, query.table)
-        return NodeFacts(found.at, described, happened, kept_off, lanes, section)
+        return NodeFacts(found.at, described, happened, kept_off, lanes, section, span.name)
 
     def address(range_name: str, table: str) -> str:
         return f"{node_link(name)}{query.part(range=range_name, table=table)}"
@@ -85,7 +86,7 @@ def show_node(
     facts = ctx.database.read(read)
     writes = may(who, Noun.CORDON, AccessVerb.WRITE)
     return show(
-        request, who, "node.html", facts.at, status=refused.status if refused else 200,
+        request, who, "node.html", facts.at, status=refused.status if refused else 200, pinned={"range": facts.range},
         node=facts.node, events=facts.events, cordons=facts.cordons, lanes=facts.lanes, charts=facts.charts,
         refused=refused,
         form=form_token(who) if writes else "",

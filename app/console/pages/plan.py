@@ -69,6 +69,7 @@ def show_plan(
     ]
     return show(
         request, who, "plan.html", found.at, status=refused.status if refused else 200, page=found, plan=plan,
+        pinned={"against": str(found.difference["against"] or "")} if found.difference else {},
         form=form_token(who) if writes else "", refused=refused, said=plan_page.said(done, generation),
         progress=plan_page.rollout_lines(plan), against=against,
         certificate=plan.get("certificate") or {}, most=MOST_REASONS, currency=ctx.settings.currency,

@@ -101,7 +101,8 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
     row = next(row for row in make_rows(data) if row.name == full)
     instances = [line for line in data.body["instances"] if line["service"] == full]
     return show(
-        request, who, "service.html", data.at, service=row, history=history, currency=ctx.settings.currency,
+        request, who, "service.html", data.at, pinned={"range": span.name}, service=row, history=history,
+        currency=ctx.settings.currency,
         charts=draw_section(charts, span, zone_of_reader(request), address, query.table),
         shares=shares, instances=instances[:MOST_INSTANCES], more=max(0, len(instances) - MOST_INSTANCES),
         may_price=may(who, Noun.WHAT_IF, AccessVerb.WRITE),

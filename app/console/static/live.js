@@ -79,7 +79,7 @@ function refresh() {
   const why = busy();
   if (why) return status(`Paused ${why}, as of`, true);
   const order = ++asked;
-  load(location.href, ["main", "#at"], () => order === asked && !busy());
+  load(location.href, ["main", "#at", "#view"], () => order === asked && !busy());
 }
 
 function filter(form) {
@@ -87,7 +87,7 @@ function filter(form) {
   const query = new URLSearchParams(fields).toString();
   history.replaceState(null, "", query ? `${form.getAttribute("action")}?${query}` : form.getAttribute("action"));
   const order = ++asked;
-  load(location.href, ["#found", "#at"], () => order === asked);
+  load(location.href, ["#found", "#at", "#view"], () => order === asked);
 }
 
 // Takes what was just done out of the address, so that it is reported once, and not to others by the link.
