@@ -11,6 +11,8 @@ from cli.exits import INTERNAL, Failed
 from cli.output import format_yaml, plain, say
 from cli.talk.contexts import reason
 
+SERVICES_SHOWN = 20
+
 
 def list_division(division: DivisionWire | None) -> Iterator[str]:
     """Yields what to divide and why, then the commands node by node; nothing where none was asked for."""
@@ -18,8 +20,11 @@ def list_division(division: DivisionWire | None) -> Iterator[str]:
         return
     for sentence in division["sentences"]:
         yield plain(sentence)
-    for service in division["services"]:
+    services = division["services"]
+    for service in services[:SERVICES_SHOWN]:
         yield plain(f"  {service['service']}: {service['copies']} on devices: {service['reason']}")
+    if len(services) > SERVICES_SHOWN:
+        yield f"  and {len(services) - SERVICES_SHOWN} more services; -o json has them all"
     for number, step in enumerate(division["steps"], start=1):
         yield plain(f"step {number}, {step['node']}:")
         for command in step["commands"]:

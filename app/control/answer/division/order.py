@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from app.control.answer.division.divided import divide_fleet
-from app.control.answer.division.layouts import MigLayout
+from app.control.answer.division.layouts import DivisibleNodes, MigLayout
+from app.control.formulate.availability import relax_availability
+from app.control.formulate.min_instances import relax_min_instances
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem, RunningState
 
@@ -37,9 +39,13 @@ class DivisionStep:
 
 
 def order_steps(
-    problem: Problem, division: Mapping[str, MigLayout], solve: Solve, is_late: Callable[[], bool]
-) -> list[DivisionStep]:
-    """Returns the nodes in the order of their division: those first that the rest of the fleet can spare."""
+    problem: Problem, division: Mapping[str, MigLayout], alike: Sequence[DivisibleNodes], solve: Solve,
+    is_late: Callable[[], bool],
+) -> list[DivisionStep]:  # fmt: skip
+    """Returns the nodes in the order of their division: those first that the rest of the fleet can spare.
+
+    A node on which copies run gives its place to one like it that is empty by then.
+    """
     running: Sequence[Instance] = problem.state.running if problem.state else ()
     allowed = _find_lacking(problem, running)
     left, done = dict(division), dict[str, MigLayout]()
@@ -47,7 +53,10 @@ def order_steps(
     while left:
         if is_late():
             return [*steps, *(_leave_open(name, left[name], running) for name in sorted(left))]
-        copies = Counter(line.node for line in running if line.node in left)
+        copies = Counter(line.node for line in running)
+        for name in [name for name in left if copies[name]]:
+            if (empty := _find_empty(name, alike, {*left, *done, *copies})) is not None:
+                left[empty] = left.pop(name)
         tried: list[tuple[DivisionStep, Sequence[Instance]]] = []
         for name in sorted(left, key=lambda node: (copies[node], node)):
             tried.append(_empty_node(problem, name, left[name], done, running, solve, allowed))
@@ -56,7 +65,24 @@ def order_steps(
         step, running = min(tried, key=lambda entry: sum(entry[0].lacking.values()))
         steps.append(step)
         done[step.node] = left.pop(step.node)
+        if left and not is_late():  # plans use the new devices before the next node is emptied
+            running = _plan_on(problem, done, running, solve)
     return steps
+
+
+def _find_empty(name: str, alike: Sequence[DivisibleNodes], taken: Set[str]) -> str | None:
+    """Returns a node like this one on which nothing runs, and that is not to be divided already."""
+    group = next((group for group in alike if name in group.nodes), None)
+    return next((other for other in group.nodes if other not in taken), None) if group else None
+
+
+def _plan_on(
+    problem: Problem, done: Mapping[str, MigLayout], running: Sequence[Instance], solve: Solve
+) -> Sequence[Instance]:
+    """Returns what runs once the fleet with these nodes divided is planned again."""
+    divided = divide_fleet(problem, done)
+    plan = solve(replace(divided, state=replace(problem.state or RunningState(), running=tuple(running))))
+    return running if plan is None else plan.instances
 
 
 def _leave_open(name: str, layout: MigLayout, running: Sequence[Instance]) -> DivisionStep:
@@ -79,13 +105,20 @@ def _empty_node(
     divided = divide_fleet(problem, done)
     now = problem.state or RunningState()
     during = replace(divided, nodes={node: divided.nodes[node] for node in rest}, state=replace(now, running=staying))
-    plan = solve(during)
+    plan = solve(_relax(during))
     after = staying if plan is None else plan.instances
     lacking = {
         service: rate for service, rate in _find_lacking(problem, after).items()
         if rate > allowed.get(service, 0.0) + SMALL_SHARE * problem.services[service].rate_per_second
     }  # fmt: skip
     return DivisionStep(name, layout, _list_drained(leaving, staying, after), lacking), after
+
+
+def _relax(problem: Problem) -> Problem:
+    """Returns the problem with the rules that so few nodes cannot keep relaxed, as in every drain."""
+    services, _ = relax_availability(problem)
+    services, _ = relax_min_instances(replace(problem, services=services))
+    return replace(problem, services=services)
 
 
 def _find_lacking(problem: Problem, lines: Sequence[Instance]) -> dict[str, float]:

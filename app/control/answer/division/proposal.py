@@ -45,7 +45,7 @@ def propose_division(
     best = found.best
     layouts = list({layout.gpu_type: layout for layout in best.division.values()}.values())
     nodes = {line.name: line for line in declared if line.kind == "Node"}
-    ordered = order_steps(problem, best.division, solve_briefly, lambda: has_passed(1.0))
+    ordered = order_steps(problem, best.division, fleet.groups, solve_briefly, lambda: has_passed(1.0))
     steps = [
         write_step(
             step, problem.nodes[step.node].gpu_count, write_node(nodes[step.node], step.layout), is_first=at == 0

@@ -66,7 +66,7 @@ def describe_step(step: DivisionStepWire) -> str:
         f"{line['copies']} of {line['service']}" + (f" to {' and '.join(line['to'])}" if line["to"] else "")
         for line in step["drained"]
     ]
-    drained = f"; before, it moves {', '.join(leaves)}" if leaves else "; nothing runs there"
+    drained = f"; before, it moves {', '.join(leaves)}" if leaves else "; nothing runs there by then"
     lacking = ", ".join(f"{rate(line['ratePerSecond'])} a second of {line['service']}" for line in step["lacking"])
     if not step["isKnown"]:
         return f"{what}{drained}; there was no time to look where they go: --seconds looks longer"

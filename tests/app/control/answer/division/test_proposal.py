@@ -87,7 +87,20 @@ def test_all_gpus_of_a_node_are_divided_alike_and_each_is_paid_whole() -> None:
     assert found["bound"] == pytest.approx(2 * PRICE)
 
 
-def test_copies_of_one_model_and_neighbours_that_slow_each_other_pay_too() -> None:
+def test_more_copies_of_a_model_than_a_gpu_may_hold_pay() -> None:
+    others = {f"s{at}": {"model": "m-s0"} for at in range(1, 6)}
+    found = propose(fleet({"s0": {}, **others}))
+    assert (found["undividedPerHour"], found["dividedPerHour"]) == pytest.approx((6 * PRICE, PRICE))
+    reasons = {service["reason"] for service in found["services"]}
+    assert reasons == {"a GPU holds more copies of m-s0 than sameModelPerGpu 1"}
+
+
+def test_the_policys_planner_proposes_too() -> None:
+    found = propose(fleet(alone(4), nodes=4), WhatIfChange(planner="reserve-and-pack"))
+    assert found["dividedPerHour"] <= found["undividedPerHour"]
+
+
+def test_neighbours_that_slow_each_other_pay() -> None:
     pressing = {"pressure": 1.0, "sensitivity": 3.0}
     found = propose(
         fleet({f"s{at}": {"profile": pressing, "slo": {"latencyMs": 62, "percentile": 98}} for at in range(6)})
