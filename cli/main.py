@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from cli import exits
 from cli.exits import Failed
-from cli.verb_table import BY_NAME, VERBS, load, missing, parser_of
+from cli.verb_table import BY_NAME, VERBS, load, missing, parser_of, place_options
 
 USED_ELSEWHERE = {  # verbs of other command lines, with what does it here
     "rollback": "use: gpuwright plan rollback",
@@ -91,7 +91,7 @@ def _run(words: list[str]) -> int:
     module = load(verb)
     parser = parser_of(verb, module)
     try:
-        args = parser.parse_args(leading + words[1:])
+        args = parser.parse_args(place_options(parser, leading, words[1:]))
     except SystemExit as exit_:  # the help was printed
         return exit_.code if isinstance(exit_.code, int) else exits.BAD_INPUT
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
@@ -199,3 +200,13 @@ def parser_of(verb: CommandVerb, module: ModuleType) -> argparse.ArgumentParser:
     with suppress(argparse.ArgumentError):  # a verb that asks a server has it already
         parser.add_argument("-v", "--verbose", action="store_true", help=argparse.SUPPRESS)
     return parser
+
+
+def place_options(parser: argparse.ArgumentParser, options: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Returns the words with these options after the verb's action, if it has actions: only those take options."""
+    at = 0
+    while actions := next((each for each in parser._actions if isinstance(each, argparse._SubParsersAction)), None):
+        if at == len(words) or words[at] not in actions.choices:
+            return [*words] if actions.required else [*options, *words]  # an action is wrong or missing
+        parser, at = actions.choices[words[at]], at + 1
+    return [*words[:at], *options, *words[at:]]

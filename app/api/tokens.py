@@ -100,7 +100,7 @@ def create_token(
                 node=wanted.node or "",
                 gateway=wanted.gateway or "",
                 label=wanted.label,
-                created_by=who.id,
+                created_by=tokens.name_maker(connection, who.id),
                 expires_in_seconds=wanted.expires_in_seconds,
             ),
         )

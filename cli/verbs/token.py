@@ -25,6 +25,7 @@ Examples:
   gpuwright token join --node node-7 --expires 10m
   gpuwright token list
   gpuwright token revoke 8k2m4q
+  gpuwright token revoke --made-by person:3f9c0a1b2c3d4e5f    somebody left who signed in: all of theirs
 """
 
 
@@ -55,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
     add_connection_arguments(listing)
     revoke = actions.add_parser("revoke", help="make tokens worthless at once")
-    revoke.add_argument("ids", nargs="+", metavar="ID")
+    revoke.add_argument("ids", nargs="*", metavar="ID")
+    revoke.add_argument(
+        "--made-by",
+        metavar="MAKER",
+        help="all that are valid of this person, or made by this token; see MADE BY of list",
+    )
     add_connection_arguments(revoke)
 
 
@@ -64,16 +70,33 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "list":
             return show(client, args)
         if args.action == "revoke":
+            if bool(args.ids) == bool(args.made_by):
+                raise Failed("name the tokens, or who made them: --made-by MAKER")
             refuse_unknown(client, args.ids)
-            for token_id in args.ids:
+            for token_id in args.ids or find_made(client, args.made_by):
                 print(plain(f"{end(client, token_id)}/{token_id} revoked"))
             return exits.OK
         return create(client, args)
 
 
+def find_made(client: ApiClient, maker: str) -> list[str]:
+    """Returns the valid tokens of a maker; a person's sign-ins come first, so that they make no more meanwhile."""
+    items = [item for page in client.pages("/api/v1/tokens", {}) for item in page["items"]]
+    made = [item for item in items if name_maker(item) == maker and state(item) == "valid"]
+    if not made:
+        raise Failed(f"no valid token was made by {maker}; see: gpuwright token list", exits.NO)
+    return [item["id"] for item in sorted(made, key=lambda item: str(item["createdBy"]).endswith("/token"))]
+
+
+def name_maker(item: Mapping[str, Any]) -> str:
+    """Returns the person whose token it is, else the token that made it."""
+    maker = str(item.get("createdBy") or "")
+    return maker.partition("/")[0] if maker.startswith("person:") else maker
+
+
 def refuse_unknown(client: ApiClient, ids: Sequence[str]) -> None:
     """Refuses all where one is not there, or is revoked, before the first of them is revoked."""
-    if len(ids) == 1:
+    if len(ids) < 2:
         return
     paths = ("/api/v1/tokens", "/api/v1/jointokens")
     known = {item["id"]: item for path in paths for page in client.pages(path, {}) for item in page["items"]}
@@ -139,7 +162,7 @@ def show(client: ApiClient, args: argparse.Namespace) -> int:
     items += [{"scope": "join"} | item for page in client.pages("/api/v1/jointokens", {}) for item in page["items"]]
     if print_data(items, args.output):
         return exits.OK
-    table = OutputTable(["ID", "SCOPE", "TENANT", "NODE", "LABEL", "EXPIRES", "LAST USED", "STATE", "AGE"])
+    table = OutputTable(["ID", "SCOPE", "TENANT", "NODE", "LABEL", "EXPIRES", "LAST USED", "STATE", "AGE", "MADE BY"])
     table.rows(
         [
             item["id"],
@@ -151,6 +174,7 @@ def show(client: ApiClient, args: argparse.Namespace) -> int:
             age(item.get("lastUsedAt") or ""),
             state(item),
             age(item.get("createdAt") or ""),
+            name_maker(item),
         ]
         for item in items
     )

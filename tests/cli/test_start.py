@@ -126,6 +126,7 @@ def test_a_failure_is_one_line_with_the_next_step(words: list[str], code: int, s
 def test_flags_of_the_connection_may_come_before_the_verb() -> None:
     assert "http://127.0.0.1:2" in gpuwright("--server", "http://127.0.0.1:2", "get", "nodes").stderr
     assert "http://127.0.0.1:2" in gpuwright("--server=http://127.0.0.1:2", "-v", "get", "nodes").stderr
+    assert "http://127.0.0.1:2" in gpuwright("--server", "http://127.0.0.1:2", "plan", "history").stderr
 
 
 def test_an_extra_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -149,6 +149,6 @@ def describe_server(issuer: str, secret_file: Path, url: str) -> dict[str, str]:
         "GPUWRIGHT_OIDC_CLIENT_SECRET_FILE": str(secret_file),
         "GPUWRIGHT_OIDC_COMMAND_LINE_ID": "command-line",
         "GPUWRIGHT_OIDC_SCOPES": "openid email groups",
-        "GPUWRIGHT_OIDC_GROUPS": "platform=operator, team-shop=viewer@shop, team-media=operator@media",
+        "GPUWRIGHT_OIDC_GROUPS": "platform=operator, admins=admin, team-shop=viewer@shop, team-media=operator@media",
         "GPUWRIGHT_PUBLIC_URL": url,
     }

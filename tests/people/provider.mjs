@@ -1,9 +1,9 @@
-// A provider on loopback for tests: anna is of the group platform, bert of guests, cora of both tenants' teams.
+// A provider on loopback for tests: anna is of the group platform, bert of guests, cora of both tenants' teams, dora of admins.
 import { createServer } from 'node:http'
 import { Provider } from 'oidc-provider'
 
 const [port, returnAddress] = process.argv.slice(2)
-const groups = { anna: ['staff', 'platform'], bert: ['guests'], cora: ['team-shop', 'team-media'] }
+const groups = { anna: ['staff', 'platform'], bert: ['guests'], cora: ['team-shop', 'team-media'], dora: ['admins'] }
 const issuer = `http://127.0.0.1:${port}`
 const provider = new Provider(issuer, {
   clients: [

@@ -190,6 +190,32 @@ def test_one_of_several_tenants_can_be_chosen(house: House, tmp_path: Path) -> N
     assert "media" in call(config, "whoami"), "who is refused keeps what they had"
 
 
+def test_what_a_person_made_can_be_ended_with_them_also_after_their_sign_in_is_forgotten(
+    house: House, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.json"
+    assert log_in(house, config, "dora").returncode == 0
+    made = call(config, "token", "create", "--scope", "admin", "--out", str(tmp_path / "made"))
+    assert "expires" not in made and "written to" in made
+    by_made = call(tmp_path / "none", "--server", house.server.url, "--token-file", str(tmp_path / "made"),
+                   "token", "create", "--scope", "viewer", "--label", "grandchild")  # fmt: skip
+    assert "gw_" in by_made
+    tokens = house.server.request("GET", "/api/v1/tokens?limit=500").json["items"]
+    (person,) = {one["createdBy"].partition("/")[0] for one in tokens if one["label"].startswith("dora@")}
+    theirs = {one["id"] for one in tokens if one["createdBy"].startswith(person)}
+    assert len(theirs) == 3 and {one["createdBy"] for one in tokens if one["label"] == "grandchild"} == {
+        f"{person}/token"
+    }
+    admin = tmp_path / "admin"
+    admin.write_text(house.server.admin_token)
+    of_admin = ("--server", house.server.url, "--token-file", str(admin), "token")
+    assert person in call(tmp_path / "none", *of_admin, "list")
+    ended = call(tmp_path / "none", *of_admin, "revoke", "--made-by", person)
+    assert {line.split()[0] for line in ended.splitlines()} == {f"token/{name}" for name in theirs}
+    assert "no valid token was made by" in call(tmp_path / "none", *of_admin, "revoke", "--made-by", person)
+    assert "401" in call(config, "-v", "whoami")
+
+
 def test_without_the_provider_nobody_new_comes_in_and_who_is_in_stays(house: House, tmp_path: Path) -> None:
     browser = Browser().open(f"{house.server.url}/sign-in/provider").sign_in("anna")
     assert browser.status == 200

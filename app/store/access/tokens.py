@@ -67,6 +67,13 @@ LIVE_OF = statement(
 )
 LOCK_MAKER = statement("lock_maker_of_tokens", "SELECT pg_advisory_xact_lock(hashtextextended(:maker, 35))")
 LABELS = statement("labels_of_tokens", "SELECT id, label FROM token WHERE id = ANY(CAST(:ids AS text[]))")
+# What a person's token makes is the person's, as is what that makes: their sign-ins are forgotten earlier.
+MAKER = statement(
+    "maker_of_tokens",
+    """
+    SELECT split_part(created_by, '/', 1) || '/token' FROM token WHERE id = :id AND created_by LIKE 'person:%'
+    """,
+)
 INSERT = statement(
     "insert_token",
     f"""
@@ -141,6 +148,11 @@ def lock_maker(connection: Connection, maker: str) -> None:
 def list_live_of(connection: Connection, created_by: str) -> list[str]:
     """Returns the live tokens of a person who signed in, the newest first."""
     return list(connection.execute(LIVE_OF, {"created_by": created_by}).scalars())
+
+
+def name_maker(connection: Connection, token_id: str) -> str:
+    """Returns whom a token that this one makes is from: the person whose it is, else the token itself."""
+    return connection.execute(MAKER, {"id": token_id}).scalar() or token_id
 
 
 def labels(connection: Connection, ids: Collection[str]) -> dict[str, str]:

@@ -147,6 +147,7 @@ def exercise(database: Database) -> None:
     database.read(lambda c: tokens.labels(c, ["t7", "t8"]))
     database.write(lambda c: tokens.lock_maker(c, "person:7/console"))
     database.read(lambda c: tokens.list_live_of(c, "person:7/console"))
+    database.read(lambda c: tokens.name_maker(c, "t7"))
     database.read(lambda c: tokens.page(c, "t7", 101))
     declared = world_of(3, "planned")
     database.write(lambda c: declare.declare(c, ACTOR, declared, applied_as=ObjectSet("s")))
