@@ -1,4 +1,4 @@
-"""Writes the objects of a service's routes and reads them: an HTTPRoute, and of each shape a Service and its slices.
+"""Writes the objects of a service's routes: an HTTPRoute, and of each shape a Service and its slices.
 
 The Services select no pods. What a copy's address is, and whether it is ready, draining or fenced off, has been decided
 by the control plane's endpoints; a selector would decide it a second time, and knows no copy that is not a pod. Each
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import Any
 
-from agents.gateway.cluster.shapes import MOST_SHAPES, CopyEndpoint
+from agents.gateway.cluster.shapes import CopyEndpoint
 from agents.gateway.desired import split_address
 from agents.kubernetes.api import Object
 from agents.kubernetes.names import COPY, DOMAIN
@@ -21,7 +20,8 @@ from agents.kubernetes.names import COPY, DOMAIN
 OWNER = f"{DOMAIN}/gateway"  # a label: the gateway that writes the object, and alone may
 PLACE = f"{DOMAIN}/shape"  # a label of Services and slices
 SERVICE = f"{DOMAIN}/service"  # an annotation: tenant/name
-ECHO = "/echo/"  # in place of a tenant: no service begins so
+ECHO = "/echo/"  # of echoes, in place of a tenant and its service: no service begins so
+BACKEND_LABEL = "kubernetes.io/service-name"  # of slices
 PORT = 80  # of Services, which only have names for it
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 
@@ -73,30 +73,6 @@ class RouteSettings:
 
     def owns(self, found: Object) -> bool:
         return bool((found["metadata"].get("labels") or {}).get(OWNER) == self.gateway)
-
-
-@dataclass(slots=True)
-class SeenObjects:
-    """The objects of one service that are there."""
-
-    route: Object | None = None
-    backends: dict[int, Object] = field(default_factory=dict)
-    slices: dict[tuple[int, CopyEndpoint], Object] = field(default_factory=dict)
-    unreadable: list[Object] = field(default_factory=list)  # slices of ours that somebody has changed
-
-    def list_places(self) -> dict[CopyEndpoint, set[int]]:
-        places: dict[CopyEndpoint, set[int]] = {}
-        for place, endpoint in self.slices:
-            places.setdefault(endpoint, set()).add(place)
-        return places
-
-
-class RouteVerdict(Enum):
-    """What the Gateway says of a route as it is now."""
-
-    TAKEN = "taken"
-    AWAITED = "awaited"
-    REFUSED = "refused"
 
 
 def name_route(settings: RouteSettings, service: str) -> str:
@@ -153,7 +129,7 @@ def write_slice(settings: RouteSettings, service: str, place: int, endpoint: Cop
     made = _write(SLICE, settings, service, name_slice(settings, service, place, endpoint))
     made["metadata"]["labels"] |= {
         PLACE: str(place),
-        "kubernetes.io/service-name": name_backend(settings, service, place),
+        BACKEND_LABEL: name_backend(settings, service, place),
         "endpointslice.kubernetes.io/managed-by": DOMAIN,
         "service.kubernetes.io/headless": "",  # else the proxies of all nodes would read it
     }
@@ -165,52 +141,6 @@ def write_slice(settings: RouteSettings, service: str, place: int, endpoint: Cop
     }
 
 
-def read_objects(found: Mapping[ObjectKind, Mapping[str, Object]]) -> dict[str, SeenObjects]:
-    """Returns the objects by service."""
-    seen: dict[str, SeenObjects] = {}
-    for kind, objects in found.items():
-        for each in objects.values():
-            _read(kind, each, seen.setdefault(_annotation(each, SERVICE), SeenObjects()))
-    return seen
-
-
-def read_weights(settings: RouteSettings, service: str, route: Object) -> dict[int, int]:
-    """Returns the weights of the places that a route lists."""
-    places = {name_backend(settings, service, place): place for place in range(MOST_SHAPES)}
-    rules = (route.get("spec") or {}).get("rules") or ()
-    listed = [backend for rule in rules for backend in rule.get("backendRefs") or ()]
-    return {
-        places[backend["name"]]: int(backend.get("weight", 1)) for backend in listed if backend.get("name") in places
-    }
-
-
-def judge_route(route: Object, parent: ParentGateway) -> tuple[RouteVerdict, str]:
-    """Returns what all controllers of the Gateway say of the newest generation of a route, and why."""
-    generation = int(route["metadata"].get("generation") or 0)
-    own = _list_own_parents(route, parent)
-    verdict = RouteVerdict.TAKEN if own else RouteVerdict.AWAITED
-    for each in own:
-        conditions = {str(found.get("type")): found for found in each.get("conditions") or ()}
-        for name in ("Accepted", "ResolvedRefs"):
-            found = conditions.get(name, {})
-            is_newest = int(found.get("observedGeneration") or 0) >= generation
-            if is_newest and name == "Accepted" and found.get("status") == "False":
-                why = f"{found.get('reason', '')}: {found.get('message', '')}"
-                return RouteVerdict.REFUSED, f"the Gateway does not accept {_say(ROUTE, route)}: {why}"
-            if not is_newest or found.get("status") != "True":
-                verdict = RouteVerdict.AWAITED
-    return verdict, ""
-
-
-def misses_endpoints(route: Object, parent: ParentGateway) -> bool:
-    """Returns whether a controller says that it knows no endpoint of a backend; many say nothing of that."""
-    return any(
-        found.get("type") == "BackendsAvailable" and found.get("status") == "False"
-        for each in _list_own_parents(route, parent)
-        for found in each.get("conditions") or ()
-    )
-
-
 def has(found: Any, wanted: Any) -> bool:
     """Returns whether an object has all that is wanted of it; the API server adds what it takes by default."""
     if isinstance(wanted, dict):
@@ -218,16 +148,6 @@ def has(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(found, list) and len(found) == len(wanted) and all(map(has, found, wanted))
     return bool(found == wanted)
-
-
-def _list_own_parents(route: Object, parent: ParentGateway) -> list[Object]:
-    """Returns what each controller of the Gateway says of a route."""
-    namespace = str(route["metadata"].get("namespace", ""))
-    return [
-        each
-        for each in (route.get("status") or {}).get("parents") or ()
-        if _is_same_parent(each.get("parentRef") or {}, parent, namespace)
-    ]
 
 
 def _refer(settings: RouteSettings, service: str, place: int, weight: int) -> Object:
@@ -253,32 +173,6 @@ def _write(kind: ObjectKind, settings: RouteSettings, service: str, name: str) -
     return {"apiVersion": kind.version, "kind": kind.name, "metadata": metadata}
 
 
-def _read(kind: ObjectKind, found: Object, seen: SeenObjects) -> None:
-    place = str((found["metadata"].get("labels") or {}).get(PLACE, ""))
-    copy, address = _annotation(found, COPY), _annotation(found, f"{DOMAIN}/address")
-    if kind is ROUTE:
-        seen.route = found
-    elif kind is BACKEND and place.isdigit():
-        seen.backends[int(place)] = found
-    elif kind is SLICE and place.isdigit() and copy:
-        seen.slices[int(place), CopyEndpoint(copy, address)] = found
-    else:
-        seen.unreadable.append(found)
-
-
-def _annotation(found: Object, name: str) -> str:
-    return str((found["metadata"].get("annotations") or {}).get(name, ""))
-
-
-def _is_same_parent(found: Object, parent: ParentGateway, namespace: str) -> bool:
-    wanted = (parent.namespace, parent.name, parent.section)
-    return (found.get("namespace", namespace), found.get("name"), found.get("sectionName", "")) == wanted
-
-
 def _hash(kind: str, *words: str) -> str:
     """Returns a name that may begin a Service's: a letter, and then a hash of the words."""
     return kind + hashlib.sha256("\n".join(words).encode()).hexdigest()[:20]
-
-
-def _say(kind: ObjectKind, found: Object) -> str:
-    return f"{kind.name} {found['metadata'].get('namespace', '')}/{found['metadata']['name']}"

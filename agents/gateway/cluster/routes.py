@@ -13,18 +13,11 @@ from dataclasses import dataclass
 
 from agents.contract.gateways import LeftOutRoute
 from agents.gateway.cluster.echo import Echo
-from agents.gateway.cluster.objects import (
-    ECHO,
-    SLICE,
-    RouteSettings,
-    RouteVerdict,
-    SeenObjects,
-    judge_route,
-    read_objects,
-)
+from agents.gateway.cluster.objects import SLICE, RouteSettings
+from agents.gateway.cluster.reading import RouteVerdict, SeenObjects, judge_route, read_objects
+from agents.gateway.cluster.route_objects import ForeignObject, RouteObjects
 from agents.gateway.cluster.shapes import Shapes, divide_copies
 from agents.gateway.cluster.steps import RouteStep, choose_step
-from agents.gateway.cluster.writing import ForeignObject, RouteObjects
 from agents.gateway.desired import FOLLOWED, MOST_REASON
 from agents.gateway.following import EndpointsInForce, Followed
 from agents.gateway.wire import RouteSpec
@@ -53,9 +46,12 @@ class ServiceProgress:
     trouble: str = ""
     retry_at: float = 0.0
 
-    def await_echo(self, number: int | None) -> None:
-        """Waits for an echo, or, by None, until there is one to wait for."""
+    def await_echo(self, number: int) -> None:
         self.echo, self.heard_at = number, None
+
+    def forget_echo(self) -> None:
+        """Takes it that the Gateway has something to read that no echo followed."""
+        self.echo = self.heard_at = None
 
 
 class ClusterRoutes:
@@ -85,10 +81,9 @@ class ClusterRoutes:
 
     def is_routing(self) -> bool:
         try:
-            seen = read_objects({SLICE: self._objects.read(SLICE)})
+            return bool(read_objects({SLICE: self._objects.read(SLICE)})[0])
         except ApiAway:
             return True  # nobody knows
-        return any(not service.startswith(ECHO) for service in seen)
 
     def endpoints_in_force(self) -> EndpointsInForce:
         with self._lock:
@@ -111,10 +106,10 @@ class ClusterRoutes:
             trouble = ""
             try:
                 self._look(time.monotonic())
-            except (ApiAway, ApiRefused, ForeignObject) as error:
+            except (ApiAway, ApiRefused) as error:
                 trouble = str(error)
                 for known in self._progress.values():
-                    known.await_echo(None)  # nobody knows what the Gateway has heard meanwhile
+                    known.forget_echo()  # nobody knows what the Gateway has heard meanwhile
             except Exception as error:  # whatever happens, this thread goes on
                 log.exception("routes could not be written")
                 trouble = str(error)
@@ -129,8 +124,7 @@ class ClusterRoutes:
             newest = self._newest
         if newest is None or self._closing.is_set():
             return
-        seen = read_objects(self._objects.read_all())
-        echoes = {service: seen.pop(service) for service in list(seen) if service.startswith(ECHO)}
+        seen, echoes = read_objects(self._objects.read_all())
         by_service = _group_routes(newest)
         for service in sorted({*by_service, *seen, *self._progress}):
             found = seen.get(service, SeenObjects())
@@ -164,7 +158,7 @@ class ClusterRoutes:
             (RouteVerdict.TAKEN, "") if seen.route is None else judge_route(seen.route, self._settings.parent)
         )
         if verdict is not RouteVerdict.TAKEN:
-            progress.await_echo(None)
+            progress.forget_echo()
         elif progress.heard_at is None and progress.echo is not None and self._echo.heard >= progress.echo:
             progress.heard_at = now
         is_settled = progress.heard_at is not None and now - progress.heard_at >= self._settle_seconds
@@ -177,7 +171,7 @@ class ClusterRoutes:
             return
         if step.puts or (step.deletes and not step.in_force):
             progress.done = False
-            progress.await_echo(None)
+            progress.forget_echo()
             return
         if verdict is RouteVerdict.REFUSED:
             self._note_refused(progress, why, now, serves=False)

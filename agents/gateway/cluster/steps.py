@@ -15,13 +15,12 @@ from agents.gateway.cluster.objects import (
     SLICE,
     ObjectKind,
     RouteSettings,
-    SeenObjects,
     has,
-    read_weights,
     write_backend,
     write_route,
     write_slice,
 )
+from agents.gateway.cluster.reading import SeenObjects, read_weights
 from agents.gateway.cluster.shapes import Shapes
 from agents.kubernetes.api import Object
 

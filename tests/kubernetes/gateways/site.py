@@ -28,6 +28,7 @@ from tests.support.patience import patience, until
 from tests.support.small_plane import TOKEN, SmallPlane
 
 GATEWAY, NAME = "public", "edge-1"
+ALL_KINDS = "httproutes,services,endpointslices"
 COPIES_HOST = "10.77.0.9"
 # What a gateway may do in its namespace, as the chart's role has it.
 ROUTES: tuple[Rule, ...] = (
@@ -97,15 +98,14 @@ class RoutedSite:
         finally:
             connection.close()
 
-    def list_objects(self, kinds: str = "httproutes,services,endpointslices", selected: str = OWNER) -> list[Any]:
-        """Returns the objects without those of echoes."""
+    def list_objects(self, kinds: str = ALL_KINDS, selected: str = OWNER, echoes: bool = False) -> list[Any]:
+        """Returns the objects without those of echoes, or these alone."""
         found = self.cluster.read("-n", self.namespace, "get", kinds, "-l", selected)["items"]
-        return [each for each in found if not _get_service(each).startswith(ECHO)]
+        return [each for each in found if _get_service(each).startswith(ECHO) == echoes]
 
     def read_echo(self) -> str:
         """Returns which echo the Gateway was asked for last."""
-        found = self.cluster.read("-n", self.namespace, "get", "httproutes", "-l", OWNER)["items"]
-        return "".join(_get_service(each) for each in found if _get_service(each).startswith(ECHO))
+        return "".join(_get_service(each) for each in self.list_objects("httproutes", echoes=True))
 
     def read_weights(self, service: str = "search") -> list[int]:
         """Returns the weights of a route's backends."""

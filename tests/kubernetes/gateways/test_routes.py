@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agents.gateway.cluster.objects import OWNER, ParentGateway, misses_endpoints
+from agents.gateway.cluster.objects import OWNER, ParentGateway
+from agents.gateway.cluster.reading import misses_endpoints
 from tests.kubernetes.gateways.conftest import Gateways
 from tests.kubernetes.gateways.envoy_gateway import HOME
 from tests.kubernetes.gateways.site import GATEWAY, NAME, RoutedSite
@@ -54,6 +55,22 @@ def test_a_foreign_object_with_a_name_of_ours_is_left_alone_and_named(site: Rout
     site.cluster.kubectl("-n", site.namespace, "delete", "httproute", name)
     until(lambda: site.get()[0] == 200, "its name is free")
     until(lambda: not site.plane.newest.left_out, "and the control plane hears of that")
+
+
+def test_a_gateway_that_cannot_be_asked_gets_the_settling_time_alone(site: RoutedSite) -> None:
+    site.cluster.kubectl("-n", site.namespace, "create", "-f", "-", given=make_route(f"{NAME}.echo"))
+    site.start(QUICK)
+    site.put(search=[site.copy(0, 1.0)])
+    said = f"HTTPRoute {site.namespace}/{NAME}.echo is not of gateway {NAME}, which leaves it alone"
+    assert f"is not asked what it has read, and only the settling time is waited: {said}" in site.log.read_text()
+    site.put(search=[site.copy(1, 1.0)])
+    assert str(site.copies.ports[1]) in site.get()[1]
+    assert site.plane.newest.left_out == ()
+    assert len(site.list_objects()) == 3
+    until(lambda: len(site.list_objects(echoes=True)) == 0, "nothing is left of the attempts")
+    site.cluster.kubectl("-n", site.namespace, "delete", "httproute", f"{NAME}.echo")
+    site.put(search=[site.copy(0, 1.0)])
+    assert site.read_echo()
 
 
 def test_what_is_gone_leaves_nothing_and_nothing_else_is_deleted(site: RoutedSite) -> None:

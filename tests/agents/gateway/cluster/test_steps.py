@@ -10,9 +10,8 @@ from agents.gateway.cluster.objects import (
     SLICE,
     ParentGateway,
     RouteSettings,
-    SeenObjects,
-    read_objects,
 )
+from agents.gateway.cluster.reading import SeenObjects, read_objects
 from agents.gateway.cluster.shapes import Shapes, divide_copies
 from agents.gateway.cluster.steps import RouteStep, choose_step
 from agents.gateway.wire import RouteSpec
@@ -30,7 +29,7 @@ class SmallStore:
 
     def see(self) -> SeenObjects:
         found = {kind: self.objects[kind.name] for kind in (ROUTE, BACKEND, SLICE)}
-        return read_objects(found).get(SERVICE, SeenObjects())
+        return read_objects(found)[0].get(SERVICE, SeenObjects())
 
     def carry_out(self, step: RouteStep) -> None:
         """Writes one object after the other; a Gateway may read between any two."""
