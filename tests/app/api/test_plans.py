@@ -179,6 +179,7 @@ def test_a_what_if_compares_and_touches_nothing(fleet: Planned) -> None:
         "rate=shop/a%3Dx2",
         "risk=0.01",
         "priceSlo=shop/a&seconds=3",
+        "divide=true",
     ):
         reply = what_if(fleet, query)
         assert reply.status == 200, reply.text
@@ -204,6 +205,7 @@ def test_a_what_if_compares_and_touches_nothing(fleet: Planned) -> None:
     [
         ("addGpu=h100%3D1", 422),
         ("addGpu=v100-16gb", 400),
+        ("divide=perhaps", 422),
         ("addGpu=v100-16gb%3D0", 400),
         ("addGpu=v100-16gb%3D9000&addGpu=h100%3D9000", 400),
         ("slo=shop/a%3D0ms", 400),

@@ -82,6 +82,7 @@ def _describe(problem: Problem, fleet: DivisibleFleet, found: FoundDivision) -> 
         return [f"no GPU of this fleet can be divided: {why}"]
     undivided, best, bound = found.undivided.paid_per_hour, found.best, found.known_bound
     proof = f"; no division of these nodes costs less than {money(bound)}" if bound else ""
+    unit = "an hour" if problem.policy.money_weight == 1 else "an hour by the Policy's objective"
     closed = sum(service.gpu_types is not None for service in problem.services.values())
     stays = [f"{count(closed, 'service')} with gpuTypes use MIG devices only if gpuTypes names them"] if closed else []
     if not best.division:
@@ -89,7 +90,7 @@ def _describe(problem: Problem, fleet: DivisibleFleet, found: FoundDivision) -> 
         lonely = f"{count(alone, 'service')} of {len(problem.services)} must be alone on a GPU"
         refused = [f"not kept: {fault}" for fault in found.refused[:MOST_REFUSED]]
         return [
-            f"dividing saves nothing: undivided the fleet costs {money(undivided)} an hour{proof}",
+            f"dividing saves nothing: undivided the fleet costs {money(undivided)} {unit}{proof}",
             f"{WHERE_IT_PAYS}; here {lonely}", *stays, *refused,
         ]  # fmt: skip
     ways = " and ".join(
@@ -102,7 +103,7 @@ def _describe(problem: Problem, fleet: DivisibleFleet, found: FoundDivision) -> 
     saves = f"saves {money(saved)} an hour" if saved > 0 or not serves else ""
     gains = " and ".join(filter(None, (serves, saves)))
     return [
-        f"dividing {ways} {gains}: {money(best.paid_per_hour)} instead of {money(undivided)} an hour{proof}",
+        f"dividing {ways} {gains}: {money(best.paid_per_hour)} instead of {money(undivided)} {unit}{proof}",
         "times on devices are derived from the whole GPU's profiles unless you have declared their own: divide one "
         "node first and measure there (gpuwright profile)",
         *stays,

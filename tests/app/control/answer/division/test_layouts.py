@@ -17,7 +17,7 @@ from tests.app.control.answer.division.worlds import A100, alone, fleet
 
 CAN_BE_DIVIDED = {
     "a100-pcie-40gb", "a100-sxm4-40gb", "a100-pcie-80gb", "a100-sxm4-80gb", "a30-24gb", "h100-pcie-80gb",
-    "h100-sxm5-80gb", "h200-sxm-141gb",
+    "h100-sxm5-80gb", "h200-sxm-141gb", "h200-nvl-141gb",
 }  # fmt: skip
 
 
@@ -49,6 +49,8 @@ def test_a_type_is_known_by_its_sms_and_memory_whatever_its_name() -> None:
         "big-1g-5gb", "big-1g-10gb", "big-2g-10gb", "big-3g-20gb",
     ]  # fmt: skip
     assert list(list_layouts("a100-1g-5gb", {**A100, "memoryGib": 4.75, "smCount": 14})) == []
+    h200 = {**A100, "memoryGib": 141, "smCount": 132}
+    assert [layout.profile.name for layout in list_layouts("h200", h200)] == ["1g.18gb", "2g.35gb"]
     assert list(list_layouts("t4", {**A100, "memoryGib": 16, "smCount": 40})) == []
 
 

@@ -95,6 +95,14 @@ def test_more_copies_of_a_model_than_a_gpu_may_hold_pay() -> None:
     assert reasons == {"a GPU holds more copies of m-s0 than sameModelPerGpu 1"}
 
 
+def test_other_accounts_than_money_are_named_and_shares_are_paid_by_devices() -> None:
+    power = {"powerW": {"10": 20, "100": 200}}
+    by_energy = propose(fleet(alone(3, profile=power), nodes=3, objective="energy"))
+    assert "an hour by the Policy's objective" in by_energy["sentences"][0]
+    shared = propose(fleet(alone(3), nodes=3, pricing="share"))
+    assert shared["dividedPerHour"] == pytest.approx(3 * PRICE / 7)
+
+
 def test_the_policys_planner_proposes_too() -> None:
     found = propose(fleet(alone(4), nodes=4), WhatIfChange(planner="reserve-and-pack"))
     assert found["dividedPerHour"] <= found["undividedPerHour"]
