@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.control.answer.division.wire import DivisionWire
+from app.control.answer.division.wire import TYPES_FILE, DivisionWire
 from cli.exits import INTERNAL, Failed
 from cli.output import format_yaml, plain, say
 from cli.talk.contexts import reason
 
 SERVICES_SHOWN = 20
+NODE_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 
 
 def list_division(division: DivisionWire | None) -> Iterator[str]:
@@ -40,8 +42,10 @@ def write_manifests(division: DivisionWire, folder: Path) -> None:
     if not division["steps"]:
         say(f"nothing is written to {folder}: nothing is to be divided")
         return
-    files: dict[str, Sequence[Mapping[str, Any]]] = {"types.yaml": division["manifests"]}
+    files: dict[str, Sequence[Mapping[str, Any]]] = {TYPES_FILE: division["manifests"]}
     files |= {f"{step['node']}.yaml": [step["manifest"]] for step in division["steps"]}
+    if odd := [step["node"] for step in division["steps"] if NODE_NAME.fullmatch(step["node"]) is None]:
+        raise Failed(f"nothing is written: the server says {odd[0][:80]!r}, which is no name of a node", INTERNAL)
     try:
         for name, documents in files.items():
             (folder / name).write_text("\n---\n".join(map(format_yaml, documents)) + "\n", encoding="utf-8")

@@ -217,8 +217,8 @@ def test_a_division_is_an_order_for_an_operator_with_its_manifests(run: Run, tmp
     assert done.code == 0, done.err
     assert "dividing 1 node of big into devices 1g.5gb saves 5.6 an hour" in done.out
     assert "nvidia-smi mig -cgi 19,19,19,19,19,19,19 -C" in done.out
-    assert sorted(path.name for path in folder.iterdir()) == ["big-x.yaml", "types.yaml"]
-    assert run("validate", "-f", str(file), "-f", str(folder / "types.yaml")).code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["_types.yaml", "big-x.yaml"]
+    assert run("validate", "-f", str(file), "-f", str(folder / "_types.yaml")).code == 0
     assert "gpus: 7" in (folder / "big-x.yaml").read_text()
 
 

@@ -1,20 +1,20 @@
 """Checks a proposed division in plain loops that know nothing of how it was found: devices, memory, speeds, promises.
 
-The judge has checked the plan on the divided fleet by then. This asks what the judge cannot: whether the devices can
-be had from these GPUs, and whether what is expected on them follows from what was measured on the whole GPU.
+The judge checks the plan on the divided fleet. This asks what the judge does not know: whether these GPUs give these
+devices, whether what is expected on them follows from what was measured on the whole GPU, and what is lost.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from agents.contract.gpus import MigProfile
 from app.control.answer.division.layouts import MigLayout
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Curve, Instance, Problem
+from solvers.planning.problem import Curve, Problem
 
 COMPUTE_SLICES = {8: 7, 4: 4}  # of a whole GPU, by its memory slices
-MPS_CLIENTS = 48  # of a whole GPU; a device takes its part of them, by its compute slices
 SMALL_SHARE = 1e-5
 
 
@@ -28,8 +28,8 @@ def find_faults(
         wanted = whole.nodes[name].gpu_count * layout.profile.most
         if divided.nodes[name].gpu_count != wanted:
             yield f"{name}: {divided.nodes[name].gpu_count} devices are planned; its GPUs give {wanted}"
-    yield from _find_device_faults(divided, plan, division)
-    yield from _find_slow(whole, divided, plan, division)
+    yield from _find_device_faults(whole, plan, division)
+    yield from _find_slow(whole, plan, division)
     yield from _find_lost(undivided, plan, whole)
 
 
@@ -47,29 +47,25 @@ def _count_compute_slices(profile: MigProfile, memory_share: float) -> int:
     return COMPUTE_SLICES[round(profile.memory_slices / memory_share)]
 
 
-def _find_device_faults(divided: Problem, plan: Plan, division: Mapping[str, MigLayout]) -> Iterator[str]:
-    memory: dict[tuple[str, int], float] = {}
-    clients: dict[tuple[str, int], int] = {}
+def _find_device_faults(whole: Problem, plan: Plan, division: Mapping[str, MigLayout]) -> Iterator[str]:
+    clients: Counter[tuple[str, int]] = Counter()
     for line in plan.instances:
         if line.node in division:
             if len(line.gpus) > 1:
                 yield f"{line.service} takes {len(line.gpus)} GPUs together, which MIG devices cannot be"
-            memory[line.place] = memory.get(line.place, 0.0) + line.memory_gib
-            clients[line.place] = clients.get(line.place, 0) + 1
+            clients[line.place] += 1
     for job in plan.jobs:
         if job.node in division:
             yield f"job {job.job} stands on a MIG device of {job.node}, where no speed of it is known"
-    for (node, index), used in memory.items():
+    for (node, index), number in clients.items():
         profile = division[node].profile
-        if used > profile.memory_gib * (1 + SMALL_SHARE):
-            yield f"{node}/{index}: {used:.4g} GiB are used of {profile.memory_gib:g}"
         slices = _count_compute_slices(profile, division[node].memory_share)
-        most = MPS_CLIENTS * profile.compute_slices // slices
-        if clients[node, index] > most:
-            yield f"{node}/{index}: {clients[node, index]} processes; MPS takes {most} on a {profile.name}"
+        most = whole.policy.clients_per_gpu * profile.compute_slices // slices
+        if number > most:
+            yield f"{node}/{index}: {number} processes; MPS takes {most} on a {profile.name}"
 
 
-def _find_slow(whole: Problem, divided: Problem, plan: Plan, division: Mapping[str, MigLayout]) -> Iterator[str]:
+def _find_slow(whole: Problem, plan: Plan, division: Mapping[str, MigLayout]) -> Iterator[str]:
     """Yields copies on devices that are planned to be faster than the whole GPU was with as many of its SMs."""
     for line in plan.instances:
         if line.node not in division:
@@ -82,8 +78,6 @@ def _find_slow(whole: Problem, divided: Problem, plan: Plan, division: Mapping[s
         least_ms = _read(curve, line.sm_percent * share)
         if line.exec_ms < least_ms * (1 - SMALL_SHARE):
             yield f"{line.service} is planned at {line.exec_ms:.4g} ms on {line.node}, faster than {least_ms:.4g} ms"
-        if line.latency_ms > divided.services[line.service].slo_ms * (1 + SMALL_SHARE):
-            yield f"{line.service} is planned at {line.latency_ms:.4g} ms on {line.node}, over its SLO"
 
 
 def _sms(layout: MigLayout) -> float:
@@ -116,8 +110,3 @@ def _find_lost(undivided: Plan, plan: Plan, whole: Problem) -> Iterator[str]:
     for entry in plan.unplaced:
         if entry.job not in waiting:
             yield f"job {entry.job} would lose its place"
-
-
-def list_on(plan: Plan, division: Mapping[str, MigLayout]) -> list[Instance]:
-    """Returns the plan's copies on MIG devices."""
-    return [line for line in plan.instances if line.node in division]

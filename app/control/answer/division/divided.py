@@ -18,7 +18,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Curve, Demand, GpuType, Instance, Node, Problem, Profile
 
 ROUNDING = 1e-9
-MOST_THOUGHT = 256  # of nodes or GPUs that are alike, in each way
+MOST_CANDIDATES = 256  # of nodes or GPUs that are alike, in each way
 
 
 def divide_fleet(problem: Problem, division: Mapping[str, MigLayout]) -> Problem:
@@ -45,7 +45,7 @@ def divide_node(node: Node, layout: MigLayout) -> Node:
 
 
 @dataclass(frozen=True, slots=True)
-class ThoughtNode:
+class CandidateNode:
     """A node that stands for one that could be divided, or for one GPU of it where GPUs are paid by themselves."""
 
     group: DivisibleNodes
@@ -58,31 +58,31 @@ class RelaxedFleet:
     """The fleet with every node that could be divided in all ways at once: no division of it can cost less."""
 
     problem: Problem
-    thought: Mapping[str, ThoughtNode]  # the nodes that were added
+    candidates: Mapping[str, CandidateNode]  # the nodes that were added
     is_complete: bool  # False: of nodes that are alike, not all could be added
 
     def seat(self, plan: Plan) -> tuple[dict[str, MigLayout], Plan | None]:
         """Returns the division that a plan asks for, and the plan on it; without a plan where nodes do not suffice."""
         used = Counter([line.node for line in plan.instances] + [job.node for job in plan.jobs])
-        taken = {name for name in used if name not in self.thought}
+        taken = {name for name in used if name not in self.candidates}
         seats: dict[str, tuple[str, int]] = {}  # of each added node: the node, and the first of its devices there
         division: dict[str, MigLayout] = {}
         rooms: dict[tuple[DivisibleNodes, MigLayout], tuple[str, int]] = {}  # a node with GPUs that are left to seat
-        for name in sorted(used.keys() & self.thought.keys(), key=lambda name: (-used[name], name)):
-            thought = self.thought[name]
-            kind = thought.group, thought.layout
+        for name in sorted(used.keys() & self.candidates.keys(), key=lambda name: (-used[name], name)):
+            candidate = self.candidates[name]
+            kind = candidate.group, candidate.layout
             if kind not in rooms:
-                free = next((node for node in thought.group.nodes if node not in taken), None)
+                free = next((node for node in candidate.group.nodes if node not in taken), None)
                 if free is None:
                     continue
                 taken.add(free)
-                division[free] = thought.layout
+                division[free] = candidate.layout
                 rooms[kind] = free, 0
             node, gpu = rooms.pop(kind)
-            seats[name] = node, gpu * thought.layout.profile.most
-            if gpu + thought.gpus < self.problem.nodes[node].gpu_count:
-                rooms[kind] = node, gpu + thought.gpus
-        if not used.keys() & self.thought.keys() <= seats.keys():
+            seats[name] = node, gpu * candidate.layout.profile.most
+            if gpu + candidate.gpus < self.problem.nodes[node].gpu_count:
+                rooms[kind] = node, gpu + candidate.gpus
+        if not used.keys() & self.candidates.keys() <= seats.keys():
             return division, None
         return division, replace(plan, instances=tuple(_seat_line(line, seats) for line in plan.instances))
 
@@ -97,7 +97,7 @@ def _seat_line(line: Instance, seats: Mapping[str, tuple[str, int]]) -> Instance
 def relax_fleet(problem: Problem, fleet: DivisibleFleet, cost: float) -> RelaxedFleet:
     """Returns the fleet with the divided nodes beside the whole ones, as many as can be used at less than this cost."""
     added: dict[str, Node] = {}
-    thought: dict[str, ThoughtNode] = {}
+    candidates: dict[str, CandidateNode] = {}
     is_complete = True
     for group in fleet.groups:
         for layout in group.layouts:
@@ -105,17 +105,17 @@ def relax_fleet(problem: Problem, fleet: DivisibleFleet, cost: float) -> Relaxed
             parts = node.gpu_count if node.pricing == "gpu" else 1
             one = replace(node, gpus=node.gpus[: node.gpu_count // parts])
             useful = min(len(group.nodes) * parts, _count_affordable(problem, one, cost))
-            is_complete &= useful <= MOST_THOUGHT
-            for number in range(int(min(useful, MOST_THOUGHT))):
+            is_complete &= useful <= MOST_CANDIDATES
+            for number in range(int(min(useful, MOST_CANDIDATES))):
                 new = f"{node.name}~{number}~{layout.profile.name}"
                 added[new] = replace(divide_node(one, layout), name=new)
-                thought[new] = ThoughtNode(group, layout, one.gpu_count)
-    whole = _add_devices(problem, [entry.layout for entry in thought.values()])
+                candidates[new] = CandidateNode(group, layout, one.gpu_count)
+    whole = _add_devices(problem, [entry.layout for entry in candidates.values()])
     budget_w = problem.policy.power_budget_w
     if budget_w is not None:  # nodes that are not there draw nothing
         budget_w += sum(whole.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in added.values())
     policy = replace(problem.policy, power_budget_w=budget_w)
-    return RelaxedFleet(replace(whole, nodes={**problem.nodes, **added}, policy=policy), thought, is_complete)
+    return RelaxedFleet(replace(whole, nodes={**problem.nodes, **added}, policy=policy), candidates, is_complete)
 
 
 def _count_affordable(problem: Problem, node: Node, cost: float) -> float:

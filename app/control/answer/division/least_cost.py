@@ -20,19 +20,22 @@ def raise_bound(problem: Problem, bound: float) -> float:
         return bound
     if any(node.pricing == "paid" for node in problem.nodes.values()):
         return bound
-    prices: Counter[float] = Counter()
+    units: Counter[int] = Counter()
     for node in problem.nodes.values():
         is_whole = is_billed_whole(node, policy)
-        prices[whole_price(node) if is_whole else node.price_per_hour] += 1 if is_whole else node.gpu_count
-    units = {round(price * UNITS_A_PRICE): price for price in prices}
-    if not units or any(abs(unit / UNITS_A_PRICE - price) > 1e-9 * price for unit, price in units.items()):
+        price = whole_price(node) if is_whole else node.price_per_hour
+        unit = round(price * UNITS_A_PRICE)
+        if abs(unit / UNITS_A_PRICE - price) > 1e-9 * price:
+            return bound
+        units[unit] += 1 if is_whole else node.gpu_count
+    if not units:
         return bound
     divisor = gcd(*units)
-    if sum(unit // divisor * prices[price] for unit, price in units.items()) > MOST_UNITS:
+    if sum(unit // divisor * number for unit, number in units.items()) > MOST_UNITS:
         return bound
     sums = 1
-    for unit, price in units.items():
-        left, step = prices[price], 1
+    for unit, number in units.items():
+        left, step = number, 1
         while left > 0:  # 1, 2, 4, ... at a time: every number up to all of them
             take = min(step, left)
             sums |= sums << (unit // divisor * take)

@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 
 from app.control.answer.division.divided import divide_fleet
 from app.control.answer.division.layouts import DivisibleNodes, MigLayout
+from app.control.answer.whatif.compare import FindPlan
 from app.control.formulate.availability import relax_availability
 from app.control.formulate.min_instances import relax_min_instances
-from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem, RunningState
-
-Solve = Callable[[Problem], Plan | None]
 
 SMALL_SHARE = 1e-5  # of a rate
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class DrainedCopies:
     """Copies of a service that leave a node, and the nodes where others start before."""
 
     service: str
@@ -33,13 +31,13 @@ class DivisionStep:
 
     node: str
     layout: MigLayout
-    drained: tuple[Drained, ...]
+    drained: tuple[DrainedCopies, ...]
     lacking: Mapping[str, float]
     is_known: bool = True  # False: there was no time to look where its copies go
 
 
 def order_steps(
-    problem: Problem, division: Mapping[str, MigLayout], alike: Sequence[DivisibleNodes], solve: Solve,
+    problem: Problem, division: Mapping[str, MigLayout], alike: Sequence[DivisibleNodes], solve: FindPlan,
     is_late: Callable[[], bool],
 ) -> list[DivisionStep]:  # fmt: skip
     """Returns the nodes in the order of their division: those first that the rest of the fleet can spare.
@@ -77,7 +75,7 @@ def _find_empty(name: str, alike: Sequence[DivisibleNodes], taken: Set[str]) -> 
 
 
 def _plan_on(
-    problem: Problem, done: Mapping[str, MigLayout], running: Sequence[Instance], solve: Solve
+    problem: Problem, done: Mapping[str, MigLayout], running: Sequence[Instance], solve: FindPlan
 ) -> Sequence[Instance]:
     """Returns what runs once the fleet with these nodes divided is planned again."""
     divided = divide_fleet(problem, done)
@@ -92,7 +90,7 @@ def _leave_open(name: str, layout: MigLayout, running: Sequence[Instance]) -> Di
 
 def _empty_node(
     problem: Problem, name: str, layout: MigLayout, done: Mapping[str, MigLayout], running: Sequence[Instance],
-    solve: Solve, allowed: Mapping[str, float],
+    solve: FindPlan, allowed: Mapping[str, float],
 ) -> tuple[DivisionStep, Sequence[Instance]]:  # fmt: skip
     """Returns the step that empties this node, and what runs then."""
     leaving = [line for line in running if line.node == name]
@@ -101,12 +99,14 @@ def _empty_node(
     rest = {node: facts for node, facts in problem.nodes.items() if node != name}
     staying = tuple(line for line in running if line.node != name)
     if not rest:
-        return DivisionStep(name, layout, _list_drained(leaving, staying, ()), _rates(leaving)), staying
+        return DivisionStep(name, layout, _list_drained(leaving, staying, ()), _sum_rates(leaving)), staying
     divided = divide_fleet(problem, done)
     now = problem.state or RunningState()
     during = replace(divided, nodes={node: divided.nodes[node] for node in rest}, state=replace(now, running=staying))
     plan = solve(_relax(during))
-    after = staying if plan is None else plan.instances
+    if plan is None:  # it is not known what nothing would carry
+        return _leave_open(name, layout, running), staying
+    after = plan.instances
     lacking = {
         service: rate for service, rate in _find_lacking(problem, after).items()
         if rate > allowed.get(service, 0.0) + SMALL_SHARE * problem.services[service].rate_per_second
@@ -123,12 +123,12 @@ def _relax(problem: Problem) -> Problem:
 
 def _find_lacking(problem: Problem, lines: Sequence[Instance]) -> dict[str, float]:
     """Returns by service the requests a second that these copies do not carry."""
-    carried = _rates(lines)
+    carried = _sum_rates(lines)
     found = {name: service.rate_per_second - carried.get(name, 0.0) for name, service in problem.services.items()}
     return {name: rate for name, rate in found.items() if rate > SMALL_SHARE * problem.services[name].rate_per_second}
 
 
-def _rates(lines: Sequence[Instance]) -> dict[str, float]:
+def _sum_rates(lines: Sequence[Instance]) -> dict[str, float]:
     found: dict[str, float] = {}
     for line in lines:
         found[line.service] = found.get(line.service, 0.0) + line.rate_per_second
@@ -137,12 +137,12 @@ def _rates(lines: Sequence[Instance]) -> dict[str, float]:
 
 def _list_drained(
     leaving: Sequence[Instance], staying: Sequence[Instance], after: Sequence[Instance]
-) -> tuple[Drained, ...]:
+) -> tuple[DrainedCopies, ...]:
     """Returns what leaves, by service, and the nodes that have more copies of it afterwards."""
     before = Counter((line.service, line.node) for line in staying)
     then = Counter((line.service, line.node) for line in after)
     found = []
     for service, copies in sorted(Counter(line.service for line in leaving).items()):
         more = {node for (name, node), number in then.items() if name == service and number > before[name, node]}
-        found.append(Drained(service, copies, tuple(sorted(more))))
+        found.append(DrainedCopies(service, copies, tuple(sorted(more))))
     return tuple(found)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
-from app.control.answer.division.check import list_on
 from app.control.answer.division.documents import write_node, write_types
 from app.control.answer.division.layouts import DivisibleFleet, find_divisible
 from app.control.answer.division.order import order_steps
@@ -14,13 +12,10 @@ from app.control.answer.division.search import DividedFleet, DivisionSearch, Fou
 from app.control.answer.division.steps import describe_step, write_step
 from app.control.answer.division.wire import DeviceServiceWire, DivisionWire
 from app.control.answer.explain.wording import count, money, rate
-from app.control.answer.whatif.compare import WhatIfSide
+from app.control.answer.whatif.compare import FindPlan, WhatIfSide
 from app.control.domain.snapshot import DeclaredObject
 from app.control.formulate.question import Question
-from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-
-Solve: TypeAlias = Callable[[Problem], Plan | None]
 
 MOST_REFUSED = 5
 SEARCHED_SHARE = 0.6  # of the time; the rest is for the order
@@ -32,8 +27,8 @@ WHERE_IT_PAYS = (
 
 
 def propose_division(
-    question: Question, declared: Sequence[DeclaredObject], before: WhatIfSide, solve: Solve,
-    solve_briefly: Solve, has_passed: Callable[[float], bool],
+    question: Question, declared: Sequence[DeclaredObject], before: WhatIfSide, solve: FindPlan,
+    solve_briefly: FindPlan, has_passed: Callable[[float], bool],
 ) -> DivisionWire:  # fmt: skip
     """Returns the division that saves most, with its order; none where the undivided fleet costs least.
 
@@ -112,7 +107,7 @@ def _describe(problem: Problem, fleet: DivisibleFleet, found: FoundDivision) -> 
 
 def _explain_services(problem: Problem, best: DividedFleet) -> list[DeviceServiceWire]:
     """Returns the services on devices, and what they gain there."""
-    lines = list_on(best.side.plan, best.division)
+    lines = [line for line in best.side.plan.instances if line.node in best.division]
     gpus = Counter(
         (line.node, line.gpu // best.division[line.node].profile.most, problem.services[line.service].model)
         for line in lines

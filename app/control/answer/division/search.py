@@ -14,13 +14,13 @@ from app.control.answer.division.check import find_faults
 from app.control.answer.division.divided import divide_fleet, price_idle_devices, relax_fleet
 from app.control.answer.division.layouts import DivisibleFleet, MigLayout
 from app.control.answer.division.least_cost import raise_bound
-from app.control.answer.whatif.compare import WhatIfSide
+from app.control.answer.whatif.compare import FindPlan, WhatIfSide
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
+from solvers.proof import below
 
-Solve = Callable[[Problem], Plan | None]
 Division = Mapping[str, MigLayout]
 
 MOST_TRIES = 40  # of divisions
@@ -78,7 +78,7 @@ class DivisionSearch:
     problem: Problem
     before: WhatIfSide
     fleet: DivisibleFleet
-    solve: Solve
+    solve: FindPlan
     is_late: Callable[[], bool]
     _known: dict[tuple[tuple[str, str], ...], DividedFleet | None] = field(default_factory=dict)
     _refused: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class DivisionSearch:
         """Returns the cheapest division that was found; the undivided fleet where none is cheaper."""
         undivided = DividedFleet({}, self.before, self.before.cost)
         relaxed = relax_fleet(self.problem, self.fleet, self.before.cost)
-        plan = self.solve(relaxed.problem) if relaxed.thought else None
+        plan = self.solve(relaxed.problem) if relaxed.candidates else None
         if plan is None:
             return FoundDivision(undivided, undivided, None, ())
         side = WhatIfSide(relaxed.problem, plan).or_better(self.before.plan)
@@ -95,21 +95,25 @@ class DivisionSearch:
         bound = certificate.bound if certificate and relaxed.is_complete else None
         if bound is not None and not self.before.plan.unserved:
             bound = raise_bound(self.problem, bound)
-        best = self._better(undivided, self._try(*relaxed.seat(side.plan)))
+        best = self._improve(self._choose_better(undivided, self._try(*relaxed.seat(side.plan))), bound)
+        if bound is not None:
+            bound = below(bound, best.cost, "a division")
+        return FoundDivision(best, undivided, bound, tuple(dict.fromkeys(self._refused)))
+
+    def _improve(self, best: DividedFleet, bound: float | None) -> DividedFleet:
+        """Divides single nodes, or not, as long as that is cheaper; at the bound it only divides fewer."""
         while not self.is_late():
             better, is_least = best, bound is not None and best.cost <= bound * (1 + EQUAL_SHARE)
-            for division in self._fewer(best.division) if is_least else self._neighbours(best.division):
+            for division in self._list_smaller(best.division) if is_least else self._list_neighbours(best.division):
                 if len(self._known) >= MOST_TRIES or self.is_late():
                     break
-                better = self._better(better, self._try(division, None))
+                better = self._choose_better(better, self._try(division, None))
             if better is best:
                 break
             best = better
-        if bound is not None and bound > best.cost:
-            bound = best.cost if bound <= best.cost * (1 + EQUAL_SHARE) else None  # a wrong bound is none
-        return FoundDivision(best, undivided, bound, tuple(dict.fromkeys(self._refused)))
+        return best
 
-    def _better(self, best: DividedFleet, other: DividedFleet | None) -> DividedFleet:
+    def _choose_better(self, best: DividedFleet, other: DividedFleet | None) -> DividedFleet:
         """Returns the cheaper one; of two alike, the one that divides fewer nodes."""
         equal = EQUAL_SHARE * best.paid_per_hour  # what is unserved may cost a thousand times as much
         if other is None or other.cost > best.cost + equal:
@@ -117,7 +121,7 @@ class DivisionSearch:
         is_cheaper = other.cost < best.cost - equal
         return other if is_cheaper or len(other.division) < len(best.division) else best
 
-    def _fewer(self, division: Division) -> Iterator[Division]:
+    def _list_smaller(self, division: Division) -> Iterator[Division]:
         """Yields the division with one node less."""
         for group in self.fleet.groups:
             for layout in group.layouts:
@@ -125,9 +129,9 @@ class DivisionSearch:
                 if same:
                     yield {name: known for name, known in division.items() if name != same[-1]}
 
-    def _neighbours(self, division: Division) -> Iterator[Division]:
+    def _list_neighbours(self, division: Division) -> Iterator[Division]:
         """Yields the division with one node less, more, or divided otherwise."""
-        yield from self._fewer(division)
+        yield from self._list_smaller(division)
         for group in self.fleet.groups:
             whole = next((name for name in group.nodes if name not in division), None)
             for layout in group.layouts:
@@ -152,7 +156,7 @@ class DivisionSearch:
         if not division.keys() <= used:
             kept = {name: layout for name, layout in division.items() if name in used}
             return self._try(kept, side.plan)
-        faults = [*find_faults(self.problem, self.before.plan, divided, side.plan, division), *_judge(side)]
+        faults = [*find_faults(self.problem, self.before.plan, divided, side.plan, division), *find_violations(side)]
         if faults:
             self._refused += faults[:1]
             return None
@@ -161,7 +165,7 @@ class DivisionSearch:
         return found
 
 
-def _judge(side: WhatIfSide) -> list[str]:
+def find_violations(side: WhatIfSide) -> list[str]:
     """Returns the rules that the plan breaks, by the judge alone."""
     simulate = len(side.plan.instances) <= MOST_SIMULATED_COPIES
     verdict = judge(side.problem, side.plan, simulate=simulate, keeps=None if simulate else keep)

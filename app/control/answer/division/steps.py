@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.control.answer.division.order import DivisionStep
-from app.control.answer.division.wire import DivisionCommandWire, DivisionStepWire, ProposedDocumentWire
+from app.control.answer.division.wire import TYPES_FILE, DivisionCommandWire, DivisionStepWire, ProposedDocumentWire
 from app.control.answer.explain.wording import count, rate
 
-TYPES_FILE = "types.yaml"
 SERVER = "$GPUWRIGHT_SERVER"
 
 
@@ -22,6 +21,7 @@ def write_step(step: DivisionStep, gpus: int, manifest: ProposedDocumentWire, *,
         f"nvidia-smi -L lists {count(devices, 'device')} MIG {profile.name}; nvidia-smi mig -lgip names profile "
         f"{profile.id} {profile.name}",
         f"gpuwright describe node {step.node} says InventoryMismatch False, with {count(devices, 'GPU')}",
+        f"{step.node} makes the devices again at boot, before its agent starts: they do not outlast a reboot",
     ]
     return {
         "node": step.node,
@@ -51,10 +51,9 @@ def _write_commands(step: DivisionStep, devices: int, *, is_first: bool) -> Iter
     yield {"on": node, "command": "nvidia-smi -mig 1"}
     yield {"on": node, "command": f"nvidia-smi mig -cgi {','.join([str(profile.id)] * profile.most)} -C"}
     yield {"on": "", "command": f"gpuwright apply -f {node}.yaml"}
-    yield {"on": "", "command": f"gpuwright token join --node {node} > token"}
     joins = f"--node {node} --gpu-type {step.layout.gpu_type} --gpus {devices}"
-    state = "--state-dir /var/lib/gpuwright-agent"
-    yield {"on": node, "command": f"agent join {state} --server {SERVER} {joins} < token"}
+    agent = f"agent join --state-dir /var/lib/gpuwright-agent --server {SERVER} {joins}"
+    yield {"on": "", "command": f"gpuwright token join --node {node} | ssh {node} {agent}"}
     yield {"on": node, "command": "systemctl start gpuwright-agent"}
     yield {"on": "", "command": f"gpuwright uncordon {node}"}
 

@@ -6,6 +6,8 @@ from typing import TypedDict
 
 from app.manifests.model import Free
 
+TYPES_FILE = "_types.yaml"  # what is applied before the first node; no node has such a name
+
 
 class ProposedDocumentWire(TypedDict):
     """A manifest to apply once its part of the order is done."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.explain.wording import count, money, ms, rate, spell_signed
@@ -21,6 +22,8 @@ from solvers.planning.plan_fields import spell_changes
 from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
 from solvers.planning.wire import changes_wire
+
+FindPlan: TypeAlias = Callable[[Problem], Plan | None]
 
 MOST_SERVICES = 200
 EQUAL = 1e-9

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import fsum
 from statistics import median
 
+from app.control.answer.whatif.compare import FindPlan
 from app.control.answer.whatif.wire import ObjectivePointWire
 from app.control.domain.specs import Spec
 from app.control.formulate.objective import grams_per_kwh, price_policy
@@ -20,8 +21,6 @@ ENERGY_STEPS = (0.3, 1.0, 3.0, 30.0)  # weights of energy, where 1 weighs it lik
 ACCURATE_TRIES = 2
 MONEY = {"money": 1.0, "energyKwh": 0.0}
 MORE = 1e-4  # by which a measure is better; of measures above 1 as a share
-
-Solve = Callable[[Problem], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class FrontPoint:
         return no_worse and any(theirs < mine - least for mine, theirs, least in pairs)
 
 
-def objective_front(problem: Problem, spec: Spec, now: datetime | None, solve: Solve) -> list[FrontPoint]:
+def objective_front(problem: Problem, spec: Spec, now: datetime | None, solve: FindPlan) -> list[FrontPoint]:
     """Returns the plans, found under several objectives, that no other one beats; the cheapest comes first.
 
     `spec` is the policy's. Jobs and what runs now are left out, so that all plans are found alike.
@@ -96,7 +95,7 @@ def _list_weights(problem: Problem) -> list[dict[str, float]]:
     return [MONEY, *between, {"money": 0.0, "energyKwh": 1.0}]
 
 
-def _accurate(problem: Problem, cheap: Plan, solve: Solve) -> Iterator[Plan]:
+def _accurate(problem: Problem, cheap: Plan, solve: FindPlan) -> Iterator[Plan]:
     """Yields plans with a promise halfway from a cheap plan's accuracy, and with the most accurate variants alone.
 
     Services that these leave unserved have all their variants in the next.

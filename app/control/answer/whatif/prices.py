@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from app.control.answer.explain.shares import costs_of_services
+from app.control.answer.whatif.compare import FindPlan
 from app.control.answer.whatif.wire import LatencyPriceWire, PercentilePriceWire, SloAmountWire, SloPriceWire
 from solvers.planning.judge import judge
 from solvers.planning.plan import Cost, Plan
@@ -18,13 +19,11 @@ FURTHER = (0.8, 1.25, 0.7, 1.5, 0.6, 2.0, 0.5)  # the nearest first, as time may
 PERCENTILES = (90.0, 95.0, 99.0, 99.9)
 TELLING_LATE = 10.0  # requests that a percentile allows to be late: fewer do not tell whether it is kept
 
-Solve = Callable[[Problem], Plan | None]
-
 
 def price_slos(
     problem: Problem,
     plan: Plan,
-    solve: Solve,
+    solve: FindPlan,
     names: Sequence[str] = (),
     measured: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[SloPriceWire]:
@@ -62,7 +61,7 @@ def price_slos(
 
 
 def _cost_latencies(
-    problem: Problem, service: Service, solve: Solve, now: SloAmountWire, plan: Plan, shares: Sequence[float]
+    problem: Problem, service: Service, solve: FindPlan, now: SloAmountWire, plan: Plan, shares: Sequence[float]
 ) -> dict[float, SloAmountWire]:
     """Returns the fleet's cost by share of the SLO's latency, the shortest first, while time is left."""
     found = {1.0: now}
@@ -92,7 +91,7 @@ def _price_latencies(
 
 
 def _cost_percentiles(
-    problem: Problem, service: Service, solve: Solve, now: SloAmountWire
+    problem: Problem, service: Service, solve: FindPlan, now: SloAmountWire
 ) -> dict[float, SloAmountWire]:
     """Returns the fleet's cost by percentile, the service's own included, the highest first, while time is left."""
     found: dict[float, SloAmountWire] = {}
@@ -138,7 +137,7 @@ def _no_dearer(less: SloAmountWire | None, more: SloAmountWire) -> SloAmountWire
     return less if _sum(less) < _sum(more) else more
 
 
-def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> SloAmountWire | None:
+def _cheapest(problem: Problem, solve: FindPlan, known: Plan | None) -> SloAmountWire | None:
     """Returns the lower cost of the plan found and the known plan, where that is valid; None without time."""
     found = solve(problem)
     if found is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from math import fsum
 
 from app.control.answer.whatif.change import WhatIfChange, apply_change
-from app.control.answer.whatif.compare import WhatIfSide
+from app.control.answer.whatif.compare import FindPlan, WhatIfSide
 from app.control.answer.whatif.wire import RiskPriceWire
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
@@ -15,11 +15,10 @@ from solvers.planning.problem import Problem
 
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # the smallest first: its plan serves all others, too
 
-Solve = Callable[[Problem], Plan | None]
 Adapt = Callable[[Problem, Plan], Plan | None]
 
 
-def price_risks(snapshot: Snapshot, solve: Solve, adapt: Adapt) -> Iterator[RiskPriceWire]:
+def price_risks(snapshot: Snapshot, solve: FindPlan, adapt: Adapt) -> Iterator[RiskPriceWire]:
     """Yields what the fleet costs at each risk of the Policy, as long as plans are found; equal rates cost the same."""
     before: WhatIfSide | None = None
     rates: dict[str, float] = {}

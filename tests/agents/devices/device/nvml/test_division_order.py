@@ -82,7 +82,9 @@ def test_the_agent_finds_the_devices_that_the_proposal_names(
     (step,) = answer["division"]["steps"]
     assert step["profile"] == profile
     operator = Operator(state, step["gpus"])
-    operator.type(entry["command"] for entry in step["commands"] if entry["on"] == step["node"])
+    piped = f"| ssh {step['node']} "
+    there = [line["command"] for line in step["commands"] if line["on"] == step["node"] or piped in line["command"]]
+    operator.type(command.rpartition(piped)[2] for command in there)
     assert operator.agent_runs
     found = opened().gpus()
     assert len(found) == step["devices"] == step["manifest"]["spec"]["gpus"]
@@ -104,7 +106,7 @@ def test_the_commands_empty_a_node_before_they_divide_it_and_open_it_last() -> N
     (step,) = answer["division"]["steps"]
     commands = [entry["command"] for entry in step["commands"]]
     words = [
-        "apply -f types",
+        "apply -f _types",
         "drain",
         "stop",
         "-mig 1",

@@ -37,8 +37,6 @@ def test_two_copies_on_two_devices_are_right() -> None:
     ("wrong", "fault"),
     [
         ({"exec_ms": 8.0}, "shop/s0 is planned at 8 ms on n0, faster than 36.33 ms"),
-        ({"memory_gib": 5.0}, "n0/0: 5 GiB are used of 4.75"),
-        ({"latency_ms": 151.0}, "shop/s0 is planned at 151 ms on n0, over its SLO"),
         ({"gpus": (0, 2)}, "shop/s0 takes 2 GPUs together, which MIG devices cannot be"),
         ({"rate_per_second": 0.5}, "shop/s0 would be served 0.5 of 1 requests a second"),
     ],
@@ -70,3 +68,9 @@ def test_other_devices_than_the_gpus_give_are_a_fault() -> None:
     wrong = replace(DIVIDED, nodes={**DIVIDED.nodes, "n0": node})
     found = find_faults(WHOLE, NOTHING, wrong, Plan((make_copy(0, 0), make_copy(1, 1))), DIVISION)
     assert list(found) == ["n0: 8 devices are planned; its GPUs give 7"]
+
+
+def test_the_processes_of_a_device_are_its_part_of_those_that_the_policy_allows() -> None:
+    crowd = [replace(make_copy(0, 0), id=f"i{at}", memory_gib=0.1, rate_per_second=0.15) for at in range(7)]
+    more = replace(WHOLE, policy=replace(WHOLE.policy, clients_per_gpu=60))
+    assert list(find_faults(more, NOTHING, DIVIDED, Plan((*crowd, make_copy(1, 1))), DIVISION)) == []

@@ -73,5 +73,10 @@ def test_a_bound_is_raised_to_the_next_sum_of_whole_gpus() -> None:
     problem = formulate(fleet(alone(3), nodes=3)).problem
     assert raise_bound(problem, 3.2) == pytest.approx(5.6)
     assert raise_bound(problem, 2.8) == pytest.approx(2.8)
+    node = problem.nodes["n0"]
+    three = replace(node, gpus=(0, 1, 2), price_per_hour=0.1, pricing="node")
+    single = [replace(node, name=name, price_per_hour=0.3) for name in ("n1", "n2")]
+    mixed = replace(problem, nodes={line.name: line for line in (three, *single)})
+    assert raise_bound(mixed, 0.65) == pytest.approx(0.9), "prices that differ by rounding are one"
     shared = replace(problem, policy=replace(problem.policy, pricing="share"))
     assert raise_bound(shared, 3.2) == 3.2

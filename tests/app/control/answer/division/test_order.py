@@ -93,3 +93,11 @@ def test_a_busy_node_gives_its_place_to_an_empty_one_like_it() -> None:
     (step,) = order_steps(problem, {min(busy): SEVENTHS}, (alike,), solve, in_time)
     assert step.node not in busy
     assert (step.drained, step.lacking) == ((), {})
+
+
+def test_without_a_plan_it_is_open_what_nothing_would_carry() -> None:
+    problem = running(services=1, nodes=2)
+    assert problem.state is not None
+    node = problem.state.running[0].node
+    (step,) = order_steps(problem, {node: SEVENTHS}, (), lambda problem: None, in_time)
+    assert (step.is_known, step.lacking) == (False, {})
