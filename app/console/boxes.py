@@ -47,6 +47,7 @@ class LeavingCopy(NamedTuple):
     gpu: int
     name: str  # tenant/name
     sm_percent: float
+    stage: str
 
 
 class NodeLook(NamedTuple):
@@ -104,12 +105,13 @@ def residents_of(found: Mapping[str, Mapping[int, Sequence[GpuResident]]], node:
 def find_leaving(
     copies: Sequence[ReportedCopy], residents: Mapping[str, Mapping[int, Sequence[GpuResident]]]
 ) -> dict[str, list[LeavingCopy]]:
-    """Returns by node the copies that run where the plan has none of their service or job any more."""
+    """Returns by node the copies that run where the plan in force has none of their service or job any more."""
     found: dict[str, list[LeavingCopy]] = defaultdict(list)
     for copy in copies:
         planned = residents.get(copy.node, {}).get(copy.gpu, ())
         if all(resident.name != copy.name for resident in planned):
-            found[copy.node].append(LeavingCopy(copy.gpu, copy.name, copy.sm_percent))
+            leaving = LeavingCopy(copy.gpu, copy.name or "an unknown copy", copy.sm_percent, copy.stage)
+            found[copy.node].append(leaving)
     return found
 
 
@@ -193,7 +195,7 @@ def _hatch(x: int, top: float, high: float) -> str:
 
 
 def _name_leaving(leaving: Sequence[LeavingCopy]) -> str:
-    return f"; leaving: {', '.join(copy.name for copy in leaving)}" if leaving else ""
+    return f"; leaving: {', '.join(dict.fromkeys(copy.name for copy in leaving))}" if leaving else ""
 
 
 @cache

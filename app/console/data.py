@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
-import msgspec
 from sqlalchemy import Connection
 
-from agents.contract.assignments import Assignment
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api.answers import overview
 from app.api.answers.overview import OverviewServiceWire
@@ -19,11 +17,9 @@ from app.api.plans.plan_wire import PlanContentWire, PlanHeadWire
 from app.console.late_runs import LateRun, find_late_run
 from app.console.money import Money, summarize_money
 from app.console.moves import MoveMap, draw_moves, name_changed_nodes
-from app.nodes.detail import NodeDetail
-from app.nodes.running import OwnedCopy, owners_of, running, running_of_tenant
 from app.store.database import clock, lease
 from app.store.database.lease import Lease
-from app.store.fleet import assignments, fleet_map, late_minutes, node_state
+from app.store.fleet import fleet_map, late_minutes
 from app.store.fleet.fleet_map import MapNode, ReportedCopy
 from app.store.fleet.loads import WindowSums
 from app.store.money import packed_minutes, report_queries
@@ -54,6 +50,7 @@ class ConsoleData:
     copies: Sequence[ReportedCopy] = ()
     memory_gib: dict[str, float] = field(default_factory=dict)  # by GPU type
     plan: PlanHeadWire | None = None  # the one in force, else the newest
+    is_in_force: bool = True  # that plan
     body: PlanContentWire = field(default_factory=lambda: plan_wire.NOTHING)
     proved: PlanHeadWire | None = None  # the newest plan with a bound
     events: list[RecordedEvent] = field(default_factory=list)
@@ -67,11 +64,13 @@ class ConsoleData:
 def read_planned(connection: Connection, tenant: str) -> ConsoleData:
     """Reads the plan in force, or the tenant's part of it."""
     at = clock.moment(connection)
-    generation = plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
+    in_force = plan_reads.read_generation_in_force(connection)
+    generation = in_force or plan_reads.newest(connection)
     row = plan_reads.read_head(connection, generation) if generation else None
     body = (plan_wire.body(connection, generation) if generation else None) or plan_wire.NOTHING
     shown = plan_wire.select_tenant(body, tenant) if tenant else body
-    return ConsoleData(at=at, tenant=tenant, plan=plan_wire.head(row, tenant) if row else None, body=shown)
+    head = plan_wire.head(row, tenant) if row else None
+    return ConsoleData(at=at, tenant=tenant, plan=head, is_in_force=bool(in_force), body=shown)
 
 
 def read_services(connection: Connection, tenant: str, counted: WindowSums) -> ConsoleData:
@@ -85,10 +84,11 @@ def read_services(connection: Connection, tenant: str, counted: WindowSums) -> C
 def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> ConsoleData:
     """Reads the fleet with its services and what happened lately, in one transaction."""
     data = read_services(connection, tenant, counted)
+    copies = fleet_map.read_copies(connection, tenant)
     data = replace(
         data,
-        nodes=_read_tenant_nodes(connection, data.body) if tenant else fleet_map.nodes(connection),
-        copies=fleet_map.read_copies(connection, tenant),
+        nodes=_read_tenant_nodes(connection, data.body, copies) if tenant else fleet_map.nodes(connection),
+        copies=copies,
         memory_gib=fleet_map.memory_gib(connection),
         events=_events(connection, data.at, tenant),
         late=read_late_runs(connection, [service for service in data.services if is_late(service)]),
@@ -122,19 +122,13 @@ def read_node(connection: Connection, tenant: str, name: str) -> tuple[ConsoleDa
     Without such a node, or for a tenant that does not run on it, `nodes` is empty.
     """
     data = read_planned(connection, tenant)
-    nodes = _read_tenant_nodes(connection, data.body) if tenant else fleet_map.read_named_nodes(connection, [name])
+    copies = fleet_map.read_copies(connection, tenant, name)
+    nodes = (
+        _read_tenant_nodes(connection, data.body, copies) if tenant else fleet_map.read_named_nodes(connection, [name])
+    )
     found = [node for node in nodes if node.name == name]
-    data = replace(data, nodes=found, memory_gib=fleet_map.memory_gib(connection))
+    data = replace(data, nodes=found, copies=copies, memory_gib=fleet_map.memory_gib(connection))
     return data, _minutes(connection, data.at, name) if found and not tenant else {}
-
-
-def read_copies(connection: Connection, tenant: str, name: str) -> Sequence[OwnedCopy]:
-    """Returns the copies that the node reported last; a tenant's own for a tenant."""
-    detail = msgspec.convert(node_state.detail(connection, name) or {}, NodeDetail)
-    assigned = assignments.read_assignment(connection, name)
-    owners = owners_of(detail, msgspec.json.decode(assigned[1], type=Assignment) if assigned else None)
-    found = running_of_tenant(detail, owners, tenant) if tenant else running(detail, owners)
-    return found["copies"] if found else ()
 
 
 def read_late_runs(connection: Connection, services: Sequence[OverviewServiceWire]) -> dict[str, LateRun]:
@@ -164,14 +158,17 @@ def read_money(connection: Connection, who: Principal, at: datetime, currency: s
 
 def read_all_nodes(connection: Connection, tenant: str) -> Sequence[MapNode]:
     """Returns the nodes; those that it runs on for a tenant."""
-    return (
-        _read_tenant_nodes(connection, read_planned(connection, tenant).body) if tenant else fleet_map.nodes(connection)
-    )
+    if not tenant:
+        return fleet_map.nodes(connection)
+    own = read_planned(connection, tenant).body
+    return _read_tenant_nodes(connection, own, fleet_map.read_copies(connection, tenant))
 
 
-def _read_tenant_nodes(connection: Connection, own: PlanContentWire) -> list[MapNode]:
+def _read_tenant_nodes(
+    connection: Connection, own: PlanContentWire, copies: Sequence[ReportedCopy]
+) -> list[MapNode]:  # fmt: skip
     """Returns the nodes that the tenant runs on, without their number of GPUs and the health of others."""
-    names = {line["node"] for line in (*own["instances"], *own["jobs"])}
+    names = {line["node"] for line in (*own["instances"], *own["jobs"])} | {copy.node for copy in copies}
     nodes = fleet_map.read_named_nodes(connection, names)
     return [MapNode(node.name, node.gpu_type, 0, node.received_at, None) for node in nodes]
 

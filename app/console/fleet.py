@@ -65,7 +65,7 @@ class FleetPicture:
 def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
     """Counts the whole fleet, and draws a page of it."""
     residents = group_by_gpu(data.body)
-    leaving = find_leaving(data.copies, residents)
+    leaving = find_leaving(data.copies, residents) if data.is_in_force else {}
     services = tuple(service["service"] for service in data.services)
     silence = {node.name: _silent(node, data.at) for node in data.nodes}
     ailing = {node.name: _ailing(node) for node in data.nodes}
@@ -87,7 +87,8 @@ def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
             draw(
                 NodeLook(
                     node.name, node.gpus, silence[node.name], tuple(sorted(ailing[node.name])),
-                    CLOSED.get(node.closed, node.closed), tuple(node.closed_gpus), tuple(leaving.get(node.name, ())),
+                    CLOSED.get(node.closed, node.closed), tuple(node.closed_gpus),
+                    tuple(leaving.get(node.name, ())) if not silence[node.name] else (),  # what it said is over
                 ),
                 prefix,
                 residents_of(residents, node.name), memory_gib, room, services, query.service,

@@ -55,7 +55,7 @@ def what_if_link(**fields: str) -> str:
 def view_link(path: str, given: Mapping[str, str], zone: str) -> str:
     """Returns the address at which this page shows the same in any browser, with its time zone."""
     kept = {name: value for name, value in given.items() if value and name not in NOT_OF_VIEWS}
-    return f"{path}?{urlencode({**kept, 'zone': zone}, safe='/')}"
+    return safe_address(f"{path}?{urlencode({**kept, 'zone': zone}, safe='/')}")
 
 
 def sign_in_link(back: str) -> str:

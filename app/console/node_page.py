@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.console.boxes import MOST_BOXES, GpuResident, group_by_gpu
+from app.console.boxes import MOST_BOXES, GpuResident, find_leaving, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.fleet import draw_fleet
 from app.console.page_request import FleetQuery
 from app.manifests.model import Fields
-from app.nodes.running import OwnedCopy
-
-HOLDS_NOTHING = ("gone", "swapped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +38,18 @@ class NodePage:
     more: int  # GPUs that are not listed
 
 
-def describe_node(data: ConsoleData, minutes: Mapping[int, Fields], copies: Sequence[OwnedCopy] = ()) -> NodePage:
+def describe_node(data: ConsoleData, minutes: Mapping[int, Fields]) -> NodePage:
     """Describes the only node of `data`."""
     (node,) = data.nodes
     picture = draw_fleet(data, FleetQuery())
-    residents = group_by_gpu(data.body).get(node.name, {})
+    planned = group_by_gpu(data.body)
+    residents, silent = planned.get(node.name, {}), dict(picture.silent)
+    speaks = data.is_in_force and node.name not in silent
+    leaving = find_leaving(data.copies, planned).get(node.name, []) if speaks else []
     why = {index: reason for _, index, reason in picture.ailing}
-    indexes = list(range(node.gpus)) if node.gpus else sorted(residents)  # a tenant sees only its own
+    indexes = (
+        list(range(node.gpus)) if node.gpus else sorted({*residents, *(copy.gpu for copy in leaving)})
+    )  # a tenant sees only its own
     lines = tuple(
         GpuLine(
             index=index,
@@ -57,26 +59,12 @@ def describe_node(data: ConsoleData, minutes: Mapping[int, Fields], copies: Sequ
             memory_gib=sum(resident.memory_gib for resident in residents.get(index, ())),
             of_gib=data.memory_gib.get(node.gpu_type),
             minute=minutes.get(index),
-            leaving=_name_leaving(copies, index, residents.get(index, ())),
+            leaving=tuple(f"{copy.name} ({copy.stage})" for copy in leaving if copy.gpu == index),
         )
         for index in indexes[:MOST_BOXES]
     )
-    silent, reclaimed = dict(picture.silent), dict(picture.reclaimed)
+    reclaimed = dict(picture.reclaimed)
     return NodePage(
         node.name, node.gpu_type, silent.get(node.name, ""), reclaimed.get(node.name, ""), node.received_at, lines,
         len(indexes) - len(lines),
     )  # fmt: skip
-
-
-def _name_leaving(copies: Sequence[OwnedCopy], gpu: int, residents: Iterable[GpuResident]) -> tuple[str, ...]:
-    """Returns the copies on a GPU of services and jobs that the plan does not have there, each with its stage."""
-    planned = {resident.name for resident in residents}
-    return tuple(
-        f"{owner} ({copy.stage})"
-        for copy in copies
-        if gpu in copy.all_gpus and copy.stage not in HOLDS_NOTHING and (owner := _name_owner(copy)) not in planned
-    )
-
-
-def _name_owner(copy: OwnedCopy) -> str:
-    return f"{copy.tenant}/{copy.service or copy.job}" if copy.tenant else "an unknown copy"

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from app.access import AccessVerb, Noun, Principal, Reach, may, require
 from app.console.frame import PageFrame, zone_of
-from app.console.links import view_link
+from app.console.links import safe_address, view_link
 from app.console.rendering import render
 from app.http import cookies
 from app.http.answers import PAGE_HEADERS
@@ -37,7 +37,7 @@ def frame_of(request: Request, who: Principal, at: datetime, pinned: Mapping[str
     path, given = request.url.path, dict(request.query_params)
     zone = zone_of_reader(request).key
     query = urlencode({name: value for name, value in given.items() if name != "zone"}, safe="/")
-    back = f"{path}{'?' if query else ''}{query}"
+    back = safe_address(f"{path}{'?' if query else ''}{query}")
     refused = frozenset(page for page, (noun, verb) in NEEDED.items() if not may(who, noun, verb))
     view = view_link(path, {**given, **pinned}, zone)
     return PageFrame(at, shown_tenant(who), zone, path, back, view, refused)

@@ -19,15 +19,19 @@ from app.console.page_answer import redirect, show
 from app.console.page_request import read_id
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
+from app.manifests.model import Key
 from app.problem import HttpProblem
 from app.store.database import clock
 from app.store.world import audit, objects
-from app.store.world.audit import AuditRow
+from app.store.world.audit import AuditFilter, AuditRow
 from app.store.world.objects import StoredObject
 from app.world import declare
 from app.world.write import Actor
 
 router = APIRouter(include_in_schema=False)
+
+NEWEST = 2**62
+MOST_ENTRIES = 50  # of an object: refused ones may be newer than the last that changed it
 
 
 @router.get("/audit/{entry}/undo")
@@ -77,8 +81,21 @@ def _read_unchanged(connection: Connection, row: AuditRow) -> StoredObject | Non
     key = key_of(row)
     current = objects.get(connection, key)
     if read_declared(current.wire() if current else None) != read_declared(row["after"]):
-        raise HttpProblem("conflict", f"{key} has been changed since this edit; undo its newest edit first")
+        raise _refuse_changed(key)
+    if row["verb"] == CREATE and _read_newest(connection, row) != row["id"]:
+        raise _refuse_changed(key)  # it may be alike, and yet another one, which somebody has created since
     return current
+
+
+def _refuse_changed(key: Key) -> HttpProblem:
+    return HttpProblem("conflict", f"{key} has been changed since this edit; undo its newest edit first")
+
+
+def _read_newest(connection: Connection, row: AuditRow) -> int:
+    """Returns the number of the newest entry that changed this object."""
+    wanted = AuditFilter(kind=row["kind"], tenant=row["tenant"], name=row["name"])
+    entries = audit.page(connection, NEWEST, MOST_ENTRIES, wanted)
+    return next((entry["id"] for entry in entries if entry["outcome"] == "done"), 0)
 
 
 def _read_edit(connection: Connection, who: Principal, entry: str) -> AuditRow:

@@ -15,7 +15,7 @@ from app.console.charts.lanes import LaneFigure
 from app.console.charts.ranges import choose_range
 from app.console.charts.reading import read_lanes, read_node_charts
 from app.console.charts.section import ChartSection, draw_section
-from app.console.data import read_copies, read_node
+from app.console.data import read_node
 from app.console.forms import form_token
 from app.console.links import node_link
 from app.console.node_page import NodePage, describe_node
@@ -69,7 +69,7 @@ def show_node(
         found, minutes = read_node(connection, tenant, name)
         if not found.nodes:
             raise unknown_name("node")
-        described = describe_node(found, minutes, read_copies(connection, tenant, name))
+        described = describe_node(found, minutes)
         wanted = EventFilter(kind="Node", name=name)
         happened = [] if tenant else events.recent(connection, wanted, MOST_EVENTS)
         kept_off = [] if tenant else cordons.list_cordons(connection, name)

@@ -91,7 +91,7 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
         history = _history(connection, chosen, tenant, name, own)
         planned = {(line["node"], gpu) for line in placed for gpu in held_gpus(line)}
         copies = gpu_holdings.read_copy_places(connection, tenant, name)
-        leaving = [copy for copy in copies if (copy.node, copy.gpu) not in planned]
+        leaving = [copy for copy in copies if found.is_in_force and (copy.node, copy.gpu) not in planned]
         return found, replace(history, leaving=leaving), (span, charts, shares)
 
     def address(range_name: str, table: str) -> str:
@@ -105,7 +105,7 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
         currency=ctx.settings.currency,
         charts=draw_section(charts, span, zone_of_reader(request), address, query.table),
         shares=shares, instances=instances[:MOST_INSTANCES], more=max(0, len(instances) - MOST_INSTANCES),
-        may_price=may(who, Noun.WHAT_IF, AccessVerb.WRITE),
+        may_price=may(who, Noun.WHAT_IF, AccessVerb.WRITE), price_seconds=whatif.PRICE_SECONDS,
     )  # fmt: skip
 
 

@@ -35,9 +35,9 @@ MOST_SUGGESTED = 500
 MOST_SERVICES = 100
 SHOWN_AGAIN = (400, 404, 409, 422, 503)
 LONG_SECONDS = 20.0  # for several plans: of risks, or between goals
-FIELDS = ("risks", "goals", "least", "tomorrow", "service", "rate", "slo", "risk", "gpu", "count", "node")
-ASKED = FIELDS[FIELDS.index("service") :]  # typed; the others are buttons
-EMPTY = dict.fromkeys(FIELDS, "")
+BUTTONS = ("risks", "goals", "least", "tomorrow")
+ASKED = ("service", "rate", "slo", "risk", "gpu", "count", "node")  # typed
+EMPTY = dict.fromkeys((*BUTTONS, *ASKED), "")
 
 
 @router.get("/what-if")
@@ -120,7 +120,7 @@ def _show(
     points = found.get("leastChange", []) if found else []
     return show(
         request, who, "what_if.html", at, status=refused.status if refused else 200, fields=fields, found=found,
-        pinned={name: fields[name] for name in ASKED},
+        pinned={name: fields[name] for name in ASKED}, seconds=WhatIfRequest().seconds, long_seconds=LONG_SECONDS,
         refused=refused, form=form_token(who) if asks else "", names=names,
         services=found["services"][:MOST_SERVICES] if found else [],
         risks=draw_risks(prices, ctx.settings.currency) if found and (prices := found.get("riskPrices")) else None,

@@ -101,7 +101,7 @@ function forgetDone() {
 
 // Says that an answer takes a while, from a click until the next page is there.
 function work(event) {
-  const slow = event.target.closest("[data-slow]");
+  const slow = (event.submitter ?? event.target).closest("[data-slow]");
   if (!slow || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
   stale.textContent = slow.dataset.slow;
   document.body.classList.add("working");

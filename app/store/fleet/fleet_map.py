@@ -27,18 +27,24 @@ _NODES = """
 """
 NODES = statement("nodes_on_the_map", _NODES.format(named=""))
 NAMED_NODES = statement("named_nodes_on_the_map", _NODES.format(named="AND object.name = ANY(CAST(:names AS text[]))"))
-COPIES = statement(
-    "copies_on_the_map",
-    """
-    SELECT node, CAST(gpu AS int), owner ->> 'tenant', coalesce(owner ->> 'service', owner ->> 'job'),
-           max(coalesce(CAST(copy ->> 'smPercent' AS float8), 0))
-    FROM node_detail, jsonb_array_elements(coalesce(detail -> 'copies', '[]')) AS copy,
-         jsonb_array_elements_text(coalesce(copy -> 'gpus', jsonb_build_array(copy -> 'gpu'))) AS gpu,
-         LATERAL (SELECT detail -> 'owners' -> (copy ->> 'instance') AS owner) AS known
-    WHERE copy ->> 'stage' <> 'gone' AND CAST(:tenant AS text) IN ('', owner ->> 'tenant')
-    GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
-    """,
-)
+HOLDS_NOTHING = ("gone", "swapped")  # stages of a copy that has left its GPU
+# The detail is taken apart once for a node: without the fences its owners would be read again for each copy.
+_COPIES = """
+    SELECT node, CAST(gpu AS int), coalesce(owner ->> 'tenant', ''),
+           coalesce(owner ->> 'service', owner ->> 'job', ''), coalesce(CAST(copy ->> 'smPercent' AS float8), 0),
+           copy ->> 'stage'
+    FROM node_detail, LATERAL (
+        SELECT copy, owners -> (copy ->> 'instance') AS owner
+        FROM (SELECT detail -> 'owners' AS owners, detail -> 'copies' AS copies OFFSET 0) AS once,
+             jsonb_array_elements(coalesce(copies, '[]')) AS copy
+        OFFSET 0
+    ) AS known, jsonb_array_elements_text(coalesce(copy -> 'gpus', jsonb_build_array(copy -> 'gpu'))) AS gpu
+    WHERE copy ->> 'stage' <> ALL(CAST(:stages AS text[])) AND CAST(:tenant AS text) IN ('', owner ->> 'tenant')
+        {of_node}
+    ORDER BY 1, 2, 3, 4, 6
+"""
+COPIES = statement("copies_on_the_map", _COPIES.format(of_node=""))
+COPIES_OF_NODE = statement("copies_of_node", _COPIES.format(of_node="AND node = :node"))
 MEMORY = statement(
     "memory_of_gpu_types",
     """
@@ -68,12 +74,13 @@ class MapNode:
 
 @dataclass(frozen=True, slots=True)
 class ReportedCopy:
-    """The largest copy of a service or job that a node reports on a GPU."""
+    """A copy of a service or job that a node reports on a GPU; without a name its owner is unknown."""
 
     node: str
     gpu: int
     name: str  # tenant/name
     sm_percent: float
+    stage: str
 
 
 def nodes(connection: Connection) -> list[MapNode]:
@@ -86,10 +93,13 @@ def read_named_nodes(connection: Connection, names: Collection[str]) -> list[Map
     return [MapNode(*row) for row in connection.execute(NAMED_NODES, {"names": list(names)})] if names else []
 
 
-def read_copies(connection: Connection, tenant: str) -> list[ReportedCopy]:
-    """Returns what nodes report on their GPUs, a copy of each service and job; a tenant's own for a tenant."""
-    rows = connection.execute(COPIES, {"tenant": tenant})
-    return [ReportedCopy(node, gpu, f"{owner}/{name}", sm) for node, gpu, owner, name, sm in rows if owner and name]
+def read_copies(connection: Connection, tenant: str, node: str = "") -> list[ReportedCopy]:
+    """Returns what nodes report on their GPUs, or one of them; a tenant's own for a tenant."""
+    sql, values = (COPIES_OF_NODE, {"node": node}) if node else (COPIES, {})
+    rows = connection.execute(sql, {"tenant": tenant, "stages": list(HOLDS_NOTHING), **values})
+    return [
+        ReportedCopy(node, gpu, owner and f"{owner}/{name}", sm, stage) for node, gpu, owner, name, sm, stage in rows
+    ]
 
 
 def memory_gib(connection: Connection) -> dict[str, float]:

@@ -25,9 +25,8 @@ from app.console.services import ServiceRow, count_served, make_page, make_rows
 from app.console.trouble import find_troubles
 from app.console.wording import THIN, age, money, number, percent
 from app.control.tell.token_shares import TokenShares
-from app.nodes.running import OwnedCopy
 from app.store.database.lease import Lease
-from app.store.fleet.fleet_map import MapNode
+from app.store.fleet.fleet_map import MapNode, ReportedCopy
 from app.store.world.events import RecordedEvent
 from tests.app.console.charts.full import full_charts, full_node_page
 
@@ -120,12 +119,11 @@ def test_a_job_whose_saves_are_elsewhere_asks_for_attention() -> None:
 def test_a_node_page_shows_copies_that_are_not_planned_there_any_more() -> None:
     whole = seen([service("shop/a")], [node("n-1")], instances=[instance("shop/a", "n-1", 0)])
     copies = [
-        OwnedCopy(id="1", instance="i", gpu=0, stage="ready", tenant="shop", service="a"),
-        OwnedCopy(id="2", instance="j", gpu=1, stage="draining", tenant="shop", service="b"),
-        OwnedCopy(id="3", instance="k", gpu=2, stage="gone", tenant="shop", service="b"),
-    ]
-    described = describe_node(whole, {}, copies)
-    assert [gpu.leaving for gpu in described.gpus] == [(), ("shop/b (draining)",), (), ()]
+        ReportedCopy("n-1", 0, "shop/a", 25.0, "ready"), ReportedCopy("n-1", 1, "shop/b", 25.0, "draining"),
+        ReportedCopy("n-1", 2, "", 25.0, "ready"),
+    ]  # fmt: skip
+    described = describe_node(replace(whole, copies=copies), {})
+    assert [gpu.leaving for gpu in described.gpus] == [(), ("shop/b (draining)",), ("an unknown copy (ready)",), ()]
     drawn = render("node.html", frame=FRAME, node=described, events=[], **QUIET, **NODE_PAGE)
     assert "leaving: shop/b (draining)" in drawn
 

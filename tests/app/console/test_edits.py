@@ -115,6 +115,19 @@ def test_a_create_is_undone_by_a_delete_that_says_what_stops(server: RunningServ
     assert "It exists again." in again, "an undo can be undone"
 
 
+def test_an_object_that_somebody_created_again_alike_is_not_deleted_by_the_undo_of_the_first_create(
+    server: RunningServer,
+) -> None:
+    path, spec = "/api/v1/services/shop/extra", server.request("GET", SERVICE).json["spec"]
+    first = create(server, path, spec)
+    assert server.request("DELETE", path).status == 200
+    create(server, path, spec)
+    cookie = session(server, server.admin_token)
+    assert visit(server, cookie, f"/audit/{first}/undo").status == 409
+    assert post(server, cookie, f"/audit/{first}/undo", {"form": proof(server, cookie)}).status == 409
+    assert server.request("DELETE", path).status == 200
+
+
 def test_a_create_that_others_refer_to_is_not_undone_and_they_are_named(server: RunningServer) -> None:
     model, path = server.request("GET", SERVICE).json["spec"]["model"], "/api/v1/services/shop/extra"
     spec = server.request("GET", f"/api/v1/models/{model}").json["spec"]

@@ -71,6 +71,11 @@ def test_what_a_page_chose_by_itself_is_in_the_link_and_what_was_just_done_is_no
     assert view_link("/a", {"done": "x", "find": "é &", "state": ""}, "UTC") == "/a?find=%C3%A9+%26&zone=UTC"
 
 
+def test_a_link_to_a_view_leads_to_no_other_server() -> None:
+    for path in ("//evil.example/x", "/\\evil.example", "/./sign-in"):
+        assert view_link(path, {}, "UTC") == "/"
+
+
 def test_an_unknown_time_zone_in_an_address_is_none(server: RunningServer) -> None:
     page = visit(server, session(server, server.admin_token), "/events?zone=../../etc/passwd")
     assert (page.status, "<option selected>UTC</option>" in page.text) == (200, True)
