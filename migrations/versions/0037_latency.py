@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-from migrations.start.report.tables import FLEET, READERS, TENANTS
+from migrations.start.report.rights import write_rights_of_readers
+from migrations.start.report.tables import FLEET, TENANTS
 from migrations.start.report.view import Column, View
 
 revision = "0037"
@@ -13,19 +14,8 @@ branch_labels = None
 depends_on = None
 SERVES = "0025"
 
-OF_OBJECTS = "SELECT (kind, tenant, name, spec) ON object"
 OF_PLANS = "SELECT (generation, at, others, cross_check) ON plan"
 OF_LOADS = "SELECT (tenant, service, at, latency_counts) ON service_load"
-ADMIT_AND_DISMISS = READERS[-1].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
-
-
-def _write_rights_of_readers(*rights: str) -> str:
-    """Returns the functions that grant readers of reports these rights, too, and take them back."""
-    lines = ADMIT_AND_DISMISS.split("\n")
-    return "\n".join(
-        "\n".join([line, *(line.replace(OF_OBJECTS, right) for right in rights)]) if OF_OBJECTS in line else line
-        for line in lines
-    )
 
 
 # Buckets end at half a millisecond times powers of the twelfth root of ten; the last one has no end. A percentile lies
@@ -76,14 +66,14 @@ DISMISS_READERS = ADMIT_READERS.replace("admit", "dismiss")
 UP = [
     "ALTER TABLE service_load ENABLE ROW LEVEL SECURITY",
     f"CREATE POLICY report_reader ON service_load FOR SELECT USING ({FLEET} OR tenant = {TENANTS})",
-    _write_rights_of_readers(OF_PLANS, OF_LOADS),
+    write_rights_of_readers(OF_PLANS, OF_LOADS),
     LATENCY.statement,
     ADMIT_READERS,
 ]
 DOWN = [
     "DROP VIEW report.latency",
     DISMISS_READERS,
-    _write_rights_of_readers(OF_PLANS),
+    write_rights_of_readers(OF_PLANS),
     ADMIT_READERS,
     "DROP POLICY report_reader ON service_load",
     "ALTER TABLE service_load DISABLE ROW LEVEL SECURITY",

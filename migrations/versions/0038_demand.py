@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from alembic import op
 
-from migrations.start.report.tables import FLEET, READERS, TENANTS
+from migrations.start.report.rights import write_rights_of_readers
+from migrations.start.report.tables import FLEET, TENANTS
 from migrations.start.report.view import Column, View
 
 revision = "0038"
@@ -14,22 +15,11 @@ branch_labels = None
 depends_on = None
 SERVES = "0025"
 
-OF_OBJECTS = "SELECT (kind, tenant, name, spec) ON object"
 OF_PLANS = "SELECT (generation, at, others, cross_check) ON plan"
 OF_LOADS = "SELECT (tenant, service, at, latency_counts) ON service_load"
 BANDS = "seconds, requests, planned, low, high, bands, bands_held"
 OF_BANDS = f"SELECT ({BANDS}) ON service_load"
 OF_HOURS = f"SELECT (tenant, service, hour, {BANDS}) ON service_load_hour"
-ADMIT_AND_DISMISS = READERS[-1].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
-
-
-def _write_rights_of_readers(*rights: str) -> str:
-    """Returns the functions that grant readers of reports these rights, too, and take them back."""
-    lines = ADMIT_AND_DISMISS.split("\n")
-    return "\n".join(
-        "\n".join([line, *(line.replace(OF_OBJECTS, right) for right in rights)]) if OF_OBJECTS in line else line
-        for line in lines
-    )
 
 
 def _mean(column: str) -> str:
@@ -82,14 +72,14 @@ UP = [
     ADD_BANDS.format(table="service_load_hour", number="int"),
     "ALTER TABLE service_load_hour ENABLE ROW LEVEL SECURITY",
     f"CREATE POLICY report_reader ON service_load_hour FOR SELECT USING ({FLEET} OR tenant = {TENANTS})",
-    _write_rights_of_readers(OF_PLANS, OF_LOADS, OF_BANDS, OF_HOURS),
+    write_rights_of_readers(OF_PLANS, OF_LOADS, OF_BANDS, OF_HOURS),
     DEMAND.statement,
     ADMIT_READERS,
 ]
 DOWN = [
     "DROP VIEW report.demand",
     DISMISS_READERS,
-    _write_rights_of_readers(OF_PLANS, OF_LOADS),
+    write_rights_of_readers(OF_PLANS, OF_LOADS),
     ADMIT_READERS,
     "DROP POLICY report_reader ON service_load_hour",
     "ALTER TABLE service_load_hour DISABLE ROW LEVEL SECURITY",

@@ -41,7 +41,7 @@ class ExpectedRate:
 
 
 @dataclass(frozen=True, slots=True)
-class _StatedBound:
+class _PendingBound:
     """A quantile that waits for its step, in logarithms: by kind of margin and candidate, and as it was chosen."""
 
     each: Floats
@@ -50,11 +50,11 @@ class _StatedBound:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stated:
+class _PendingForecast:
     """A forecast that waits for its step, in logarithms."""
 
     points: Floats
-    bounds: tuple[_StatedBound, ...]
+    bounds: tuple[_PendingBound, ...]
     middle: float
     silent: tuple[float, float] | None  # of a silent service: upper rates by the two ways
     level: float
@@ -77,7 +77,7 @@ class Contest:
         # Rates after silence, as shares of the level before it; the first one is a doubt.
         self.returns = deque([1.0], maxlen=kept)
         self.silent_losses = [0.0, 0.0]
-        self.waiting: deque[_Stated | None] = deque([None] * lead)
+        self.waiting: deque[_PendingForecast | None] = deque([None] * lead)
 
     def observe(self, rate: float) -> ExpectedRate:
         """Takes the rate of one more step, and forecasts the one `lead` steps later."""
@@ -94,14 +94,14 @@ class Contest:
         points = level + self.points.gains(self.levels)
         if self.levels.is_silent:
             return self._forecast_silent(rate, math.exp(level), points)
-        upper, lower = (bound.state(points, self.past) for bound in self.bounds)
+        upper, lower = (bound.forecast(points, self.past) for bound in self.bounds)
         closest = weigh(self.distances / max(float(self.distances.min()), 1e-6))
         middle = float((closest * points).sum())
-        self.waiting.append(_Stated(points, (upper, lower), middle, None, math.exp(level)))
+        self.waiting.append(_PendingForecast(points, (upper, lower), middle, None, math.exp(level)))
         least = min(lower.chosen, upper.chosen)  # the two are learned apart, and may cross
         return ExpectedRate(math.exp(middle), math.exp(upper.chosen), upper.best, math.exp(least))
 
-    def _learn(self, stated: _Stated, log_rate: float) -> None:
+    def _learn(self, stated: _PendingForecast, log_rate: float) -> None:
         errors = log_rate - stated.points
         self.distances = self.distances * self.forgets + np.abs(errors) * (1.0 - self.forgets)
         for past, error in zip(self.past, errors.tolist(), strict=True):
@@ -116,13 +116,13 @@ class Contest:
         ordered = sorted(self.returns)
         back = level * ordered[min(len(ordered) - 1, math.ceil(self.quantile * (len(ordered) - 1)))]
         upper = back if self.silent_losses[0] <= self.silent_losses[1] else rate
-        self.waiting.append(_Stated(points, (), 0.0, (back, rate), level))
+        self.waiting.append(_PendingForecast(points, (), 0.0, (back, rate), level))
         return ExpectedRate(level * median(ordered), max(upper, LEAST_RATE), "silence", min(rate, upper))
 
-    def _learn_silence(self, stated: _Stated, rate: float) -> None:
+    def _learn_silence(self, stated: _PendingForecast, rate: float) -> None:
         self.returns.append(rate / stated.level)
         for way, upper in enumerate(stated.silent or ()):
-            self.silent_losses[way] += float(find_loss(np.array(rate - upper), self.quantile)) / stated.level
+            self.silent_losses[way] += float(find_pinball_loss(np.array(rate - upper), self.quantile)) / stated.level
 
 
 NAMES = ("last", "smooth", "day", "week", "regression")
@@ -224,19 +224,19 @@ class Bound:
         self.typical = 0.01
         self.shift = 0.0  # of the chosen quantile, which is corrected once more
 
-    def state(self, points: Floats, past: Sequence[PastErrors]) -> _StatedBound:
+    def forecast(self, points: Floats, past: Sequence[PastErrors]) -> _PendingBound:
         """Returns the quantile by these points of the candidates."""
         known = [errors.quantile(self.quantile) for errors in past]
         by_past = [self.following[0, at] if margin is None else margin for at, margin in enumerate(known)]
         each = points + np.vstack([by_past, self.following])
         weights = weigh(self.losses / max(self.typical, 1e-6))
         chosen = float((weights * each).sum()) + self.shift
-        return _StatedBound(each, chosen, NAMES[int(weights.sum(axis=0).argmax())])
+        return _PendingBound(each, chosen, NAMES[int(weights.sum(axis=0).argmax())])
 
-    def learn(self, stated: _StatedBound, log_rate: float, mean_errors: Floats, mean_error: float) -> None:
+    def learn(self, stated: _PendingBound, log_rate: float, mean_errors: Floats, mean_error: float) -> None:
         """Takes the rate that came; `mean_errors` are those of the candidates, `mean_error` that of the middle."""
         shortfalls = log_rate - stated.each
-        losses = find_loss(shortfalls, self.quantile)
+        losses = find_pinball_loss(shortfalls, self.quantile)
         self.typical += TYPICAL * (float(np.median(losses)) - self.typical)
         self.losses = self.losses * self.forgets + losses * (1.0 - self.forgets)
         steps = np.array(STEPS)[:, None] * mean_errors
@@ -252,6 +252,6 @@ def weigh(losses: Floats) -> Floats:
     return found
 
 
-def find_loss(shortfall: Floats, quantile: float) -> Floats:
-    """Returns the pinball loss of a quantile that the rate was above by so much."""
+def find_pinball_loss(shortfall: Floats, quantile: float) -> Floats:
+    """Returns the pinball loss where the rate was above the quantile by `shortfall`."""
     return np.where(shortfall > 0, quantile * shortfall, (quantile - 1.0) * shortfall)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
-from app.control.observe.loads.outlook import Outlook, Stated
+from app.control.observe.loads.outlook import Outlook, RateBand
 from app.control.observe.loads.recent import RecentLoad, summarize_recent
 from app.control.observe.loads.reports import ReportBatch, ReportCursor
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
@@ -117,7 +117,7 @@ class Loads:
                     if forecast and forecast.planned > 0:
                         full.planned = forecast.planned * full.seconds
                     rate = forecast.rate if forecast else 0.0
-                    state_band(full, window.outlook.add(window.samples[-1], rate))
+                    note_forecast(full, window.outlook.add(window.samples[-1], rate))
                     window.margin.add(window.samples[-1], rate, window.margin_rules)
         self._last = max(at, self._last or at)
 
@@ -249,14 +249,14 @@ class Loads:
         )  # fmt: skip
 
 
-def state_band(bucket: LoadBucket, stated: Stated | None) -> None:
-    """Writes what was forecast of a bucket, and what became of the forecast before."""
-    if stated is None:
+def note_forecast(bucket: LoadBucket, band: RateBand | None) -> None:
+    """Writes what was forecast of a bucket, what became of the forecast before, and the hours ahead."""
+    if band is None:
         return
-    bucket.low, bucket.high = stated.lower * bucket.seconds, stated.upper * bucket.seconds
-    if stated.has_held is not None:
-        bucket.bands, bucket.bands_held = 1, int(stated.has_held)
-    bucket.hours_ahead = [rate for hour in stated.hours for rate in (hour.lower, hour.middle, hour.upper)]
+    bucket.low, bucket.high = band.lower * bucket.seconds, band.upper * bucket.seconds
+    if band.has_held is not None:
+        bucket.bands, bucket.bands_held = 1, int(band.has_held)
+    bucket.hours_ahead = [rate for hour in band.hours for rate in (hour.lower, hour.middle, hour.upper)]
 
 
 def raise_by_outlook(outlook: Outlook, found: Forecast, base: float) -> Forecast:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from solvers.forecast import Sample
-from solvers.forecast.contest import Contest, ExpectedRate
+from solvers.forecast.contest import Contest, ExpectedRate, find_pinball_loss
 
 STEP_SECONDS = 600.0
 STEPS_A_DAY = 144
@@ -27,7 +29,7 @@ RAISE_BAND = 0.03  # a plan is raised where it is too low by this share
 
 def pinball(rate: float, upper: float) -> float:
     """Returns the loss of an upper rate: what was above it counts nine times as much as what was below."""
-    return QUANTILE * (rate - upper) if rate > upper else (1.0 - QUANTILE) * (upper - rate)
+    return float(find_pinball_loss(np.array(rate - upper), QUANTILE))
 
 
 @dataclass(slots=True)
@@ -56,13 +58,13 @@ def _hour_contests() -> tuple[Contest, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
-    """The band for the step that runs, and what there is to say once: whether the last one held, and the next hours."""
+class RateBand:
+    """The band for the step that runs; once for each step whether the last one held, once an hour the next hours."""
 
     lower: float
     upper: float
-    has_held: bool | None = None  # None: nothing was stated, or it has been said
-    hours: Sequence[ExpectedRate] = ()  # those after the hour that runs; empty: they have been said
+    has_held: bool | None = None  # None: there was none, or it was answered before
+    hours: Sequence[ExpectedRate] = ()  # those after the hour that runs, once
 
 
 @dataclass(slots=True)
@@ -79,12 +81,12 @@ class Outlook:
     _minutes: EvenSteps = field(default_factory=lambda: EvenSteps(STEP_SECONDS))
     _hours: EvenSteps = field(default_factory=lambda: EvenSteps(HOUR_SECONDS))
 
-    def add(self, sample: Sample, planned: float) -> Stated | None:
-        """Takes the newest sample, and the rate that is planned for now; returns what is stated of its step."""
+    def add(self, sample: Sample, planned: float) -> RateBand | None:
+        """Takes the newest sample, and the rate that is planned for now; returns the band of its step."""
         rate, hour = self._minutes.add(sample), self._hours.add(sample)
         has_held = self._learn(rate, planned) if rate is not None else None
         hours = [] if hour is None else [contest.observe(hour) for contest in self.hour_contests]
-        return Stated(self.lower, self.upper, has_held, hours) if self.steps else None
+        return RateBand(self.lower, self.upper, has_held, hours) if self.steps else None
 
     def _learn(self, rate: float, planned: float) -> bool | None:
         """Takes the rate of a step, and forecasts the next one; returns whether the rate lay in its band."""
