@@ -237,6 +237,11 @@ def _words(moment: datetime, step: timedelta, zone: tzinfo) -> str:
     return f"{local.day} {local:%b}" if step >= timedelta(days=1) else f"{local.day} {local:%b %H:%M}"
 
 
+def place_x(share: float) -> float:
+    """Returns how far right in the picture a share of the width is."""
+    return LEFT + (RIGHT - LEFT) * share
+
+
 def place_y(share: float) -> float:
     """Returns the height in the picture of a share of the axis."""
     return BOTTOM - (BOTTOM - TOP) * share
@@ -264,3 +269,27 @@ def draw_dots(places: Sequence[tuple[float, float]]) -> str:
 def draw_ring(place: tuple[float, float]) -> str:
     x, y = place
     return f"M{x - RING:.1f} {y:.1f}a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 -{2 * RING} 0"
+
+
+def draw_steps(places: Sequence[tuple[float, float]]) -> str:
+    """Returns the path that holds each height until the next place; a single one is a dot."""
+    if not places:
+        return ""
+    return f"M{places[0][0]:.1f} {places[0][1]:.1f}h0" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in places[1:])
+
+
+def mark_values(across: ValueAxis) -> tuple[tuple[float, str], ...]:
+    """Returns the marks of an axis of values along the bottom."""
+    return tuple((round(place_x(across.place(tick)), 1), across.label(tick)) for tick in across.ticks)
+
+
+def make_drawing(
+    name: str, title: str, unit: str, sentence: str, axis: ValueAxis, marks: tuple[tuple[float, str], ...],
+    paths: Sequence[tuple[str, str]], legend: Sequence[LegendLine],
+) -> ChartDrawing:  # fmt: skip
+    """Returns a chart whose bottom has these marks; empty paths are left out."""
+    return ChartDrawing(
+        id=name, title=title, unit=unit, note="", sentence=sentence, is_empty=False, is_stacked=False,
+        value_ticks=tuple((round(place_y(axis.place(tick)), 1), axis.label(tick)) for tick in axis.ticks),
+        time_ticks=marks, paths=tuple(path for path in paths if path[1]), legend=tuple(legend),
+    )  # fmt: skip

@@ -15,6 +15,7 @@ from app.console.charts.drawing import (
     draw_dots,
     draw_line,
     draw_ring,
+    place_x,
     place_y,
 )
 from app.console.charts.scales import ValueAxis, value_axis
@@ -113,7 +114,7 @@ def _spell_measured(line: Sequence[ProfilePointWire]) -> str:
 
 
 def _x(sm_percent: float) -> float:
-    return LEFT + (RIGHT - LEFT) * sm_percent / 100
+    return place_x(sm_percent / 100)
 
 
 def _y(axis: ValueAxis, ms: float) -> float:

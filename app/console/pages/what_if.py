@@ -12,7 +12,8 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Principal, may, require
 from app.api.answers.whatif import MOST_RATES, WhatIfRequest, answer_what_if
 from app.api.requests import Ctx
-from app.console.charts.prices import draw_front, draw_risks
+from app.console.charts.front import draw_front
+from app.console.charts.prices import draw_risks
 from app.console.data import read_moves, read_planned
 from app.console.forms import actor_of, form_token, read_form
 from app.console.moves import MoveMap

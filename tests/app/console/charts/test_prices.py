@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app.console.charts.drawing import LEFT, RIGHT
-from app.console.charts.prices import draw_front, draw_latencies, draw_percentiles, draw_risks
+from app.console.charts.front import draw_front
+from app.console.charts.prices import draw_latencies, draw_percentiles, draw_risks
 from app.control.answer.whatif.wire import LatencyPriceWire, ObjectivePointWire, PercentilePriceWire, RiskPriceWire
 
 
