@@ -10,11 +10,10 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from agents.devices.simulated.limits import memory_limit_gib
 from agents.keeper.copies import NodeCopy, Stage, largest_batch
 from agents.keeper.starting import METRICS_PORT, PORT
-from agents.runtime import SHARE, Running
+from agents.runtime import Running
+from agents.seams.mps_variables import MEMORY_LIMIT_VARIABLE, SM_PERCENT_VARIABLE, VISIBLE_DEVICES_VARIABLE
 
-MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 TOLERANCE_GIB = 0.01  # limits are set in whole MiB
-DEVICE = "CUDA_VISIBLE_DEVICES"
 
 
 def instance_of(copy: str) -> str:
@@ -33,15 +32,15 @@ def adopt_copy(running: Running, assignment: Assignment | None, now: float) -> N
         return f"{running.copy}: no instance {name} is assigned to this node"
     try:
         environment = _environment(running.pid)
-        share = float(environment[SHARE])
+        share = float(environment[SM_PERCENT_VARIABLE])
         if not 0 < share <= 100:  # false for NaN, too, which no journal can hold
             raise ValueError(f"the share {share:g} % is outside 0..100")
-        memory_gib = memory_limit_gib(environment[MEMORY])
+        memory_gib = memory_limit_gib(environment[MEMORY_LIMIT_VARIABLE])
         held = wanted.memory_gib if abs(memory_gib - wanted.memory_gib) < TOLERANCE_GIB else memory_gib
         return NodeCopy(
             id=running.copy,
             wanted=msgspec.structs.replace(wanted, sm_percent=share, memory_gib=held),
-            gpu=environment[DEVICE].partition(",")[0],
+            gpu=environment[VISIBLE_DEVICES_VARIABLE].partition(",")[0],
             stage=Stage.VERIFYING,
             port=int(environment[PORT]),
             metrics_port=int(environment.get(METRICS_PORT, "0")),
@@ -59,7 +58,13 @@ def end_stranger(running: Running, now: float) -> NodeCopy:
     environment = _environment(running.pid)
     unassigned = AssignedInstance(instance_of(running.copy), 0, job="stranger")
     return NodeCopy(
-        running.copy, unassigned, environment.get(DEVICE, ""), Stage.ENDING, running=running, born=now, since=now
+        running.copy,
+        unassigned,
+        environment.get(VISIBLE_DEVICES_VARIABLE, ""),
+        Stage.ENDING,
+        running=running,
+        born=now,
+        since=now,
     )
 
 

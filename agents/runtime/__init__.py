@@ -8,8 +8,6 @@ from typing import Protocol
 
 from agents.templates import Filled
 
-SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"  # the limit of a copy that says how many percent of the SMs it has
-
 
 @dataclass(frozen=True, slots=True)
 class Launch:

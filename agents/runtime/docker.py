@@ -22,6 +22,7 @@ from agents.admission.metadata import OWN_BRIDGE
 from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.logs import strip_controls, whole_lines
+from agents.seams.mps_variables import VISIBLE_DEVICES_VARIABLE
 from agents.templates import Filled
 
 _COPY, _FOLDER = "gpuwright.copy", "gpuwright.folder"
@@ -184,7 +185,7 @@ class DockerRuntime:
         )
         marks = {"GPUWRIGHT_COPY": launch.copy, "GPUWRIGHT_FOLDER": self._folder}
         if launch.gpu and (self._gpus or not confined):
-            marks["CUDA_VISIBLE_DEVICES"] = launch.gpu
+            marks[VISIBLE_DEVICES_VARIABLE] = launch.gpu
         given = dict(launch.filled.environment) | (dict(confined.secrets) if confined else {})
         config = engine.create_container_config(
             image=launch.filled.image,

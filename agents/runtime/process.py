@@ -21,6 +21,7 @@ from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.cgroups import Cgroups, kill, members
 from agents.runtime.logs import LARGEST_BYTES, Logs
+from agents.seams.mps_variables import VISIBLE_DEVICES_VARIABLE
 from agents.templates import Confined, Filled
 
 _LAUNCHER = str(Path(__file__).with_name("launcher.py"))
@@ -144,7 +145,7 @@ class ProcessCopies:
         plain = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}
         ours = {_COPY: launch.copy, _FOLDER: str(self._folder)}
         if launch.gpu:
-            ours["CUDA_VISIBLE_DEVICES"] = launch.gpu
+            ours[VISIBLE_DEVICES_VARIABLE] = launch.gpu
         confined = launch.filled.confined
         secrets = dict(confined.secrets) if confined else {}
         return plain | dict(launch.filled.environment) | secrets | ours | dict(launch.limits)

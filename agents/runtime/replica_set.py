@@ -9,6 +9,7 @@ from agents.host.stopping import TERM_SECONDS, find_stay_seconds
 from agents.kubernetes.api import Object
 from agents.kubernetes.names import CONTAINER, COPY, GATE, GPU, HASH, NODE, PART, TAINT, hash_copy, name_holder
 from agents.runtime import Launch
+from agents.seams.mps_variables import VISIBLE_DEVICES_VARIABLE
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where clients of MPS and its server meet
 # Else pods of a node that nobody hears of for five minutes are deleted: all at once, when it is heard of again.
@@ -168,7 +169,7 @@ def _list_variables(launch: Launch) -> Iterator[Object]:
     # The user need not be known to a template's image, whose root cannot be written to: caches go to the scratch.
     ours = {"GPUWRIGHT_COPY": launch.copy, **({} if confined else {"HOME": "/tmp", "USER": "gpuwright"})}  # noqa: S108
     if launch.gpu:
-        ours |= {"NVIDIA_VISIBLE_DEVICES": launch.gpu, "CUDA_VISIBLE_DEVICES": launch.gpu}
+        ours |= {"NVIDIA_VISIBLE_DEVICES": launch.gpu, VISIBLE_DEVICES_VARIABLE: launch.gpu}
     plain = dict(launch.filled.environment) | ours | dict(launch.limits)
     secrets = dict(confined.secrets) if confined else {}
     for name, value in sorted(plain.items()):

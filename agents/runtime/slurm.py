@@ -20,13 +20,13 @@ from pathlib import Path
 
 import msgspec
 
-from agents.runtime import SHARE, ExitUndecided, Launch, LaunchError, Running, proc
+from agents.runtime import ExitUndecided, Launch, LaunchError, Running, proc
 from agents.runtime.process import ProcessCopies, name_user, resolve_program
-from agents.runtime.slurm_commands import ACTIVE, WAITING, SlurmAway, SlurmCommands, SlurmGpu
+from agents.runtime.slurm_commands import ACTIVE, WAITING, SlurmAway, SlurmCommands, SlurmGpu, SlurmJob
 from agents.runtime.slurm_start import REFUSED, SlurmStart
+from agents.seams.mps_variables import SM_PERCENT_VARIABLE
 
 CANCELLED = 143  # SIGTERM: the code of a program that saved and exited with 0 because somebody ended its job
-BY_ITSELF = ("COMPLETED", "FAILED")  # how a job's program has ended that nobody ended
 NOT_STARTED = (REFUSED, 127)  # codes of the first step and of the launcher, where the program did not start
 _FORGOTTEN = -1  # in place of a code
 _SOON_SECONDS = 0.3
@@ -78,6 +78,8 @@ class SlurmRuntime(ProcessCopies):
                 self._submit(launch, name)
                 self._submitted.add(launch.copy)
                 return _SOON_SECONDS
+            if self._has_run(job):
+                return None  # before it was seen
         except SlurmAway as error:  # it may have taken the job all the same: a second one finds nothing to start
             self._waits[launch.copy] = str(error)
             return _ASK_SECONDS
@@ -85,12 +87,17 @@ class SlurmRuntime(ProcessCopies):
             self._waits[launch.copy] = f"Slurm's job {job.number} waits: {job.reason}"
             return _ASK_SECONDS
         if job.state not in ACTIVE:
-            if job.state in BY_ITSELF and self._slurm.read_exit(job) not in NOT_STARTED:
-                return None  # before it was seen
             tail = super().log_tail(launch.copy)
             raise LaunchError(f"{launch.copy}: Slurm's job {job.number} ended as {job.state}: {tail or job.reason}")
         self._waits.pop(launch.copy, None)
         return _SOON_SECONDS
+
+    def _has_run(self, job: SlurmJob) -> bool:
+        """Returns whether the job's program has ended by itself; False where Slurm does not know any more."""
+        if job.state != "FAILED":
+            return job.state == "COMPLETED"
+        code = self._slurm.read_exit(job)
+        return code is not None and code not in NOT_STARTED
 
     def find(self) -> tuple[Running, ...]:
         """Returns the copies whose programs run; the first step of a job is none yet."""
@@ -228,12 +235,12 @@ class SlurmRuntime(ProcessCopies):
 
 def is_shared(launch: Launch) -> bool:
     """Returns whether the copy has a share of one GPU; others have theirs whole, without MPS."""
-    return SHARE in launch.limits
+    return SM_PERCENT_VARIABLE in launch.limits
 
 
 def count_parts(launch: Launch, gpu: SlurmGpu) -> int:
     """Returns how many of Slurm's parts of the GPU are the planned share: rounded down, so that all shares fit."""
-    share = float(launch.limits[SHARE]) * launch.filled.processes
+    share = float(launch.limits[SM_PERCENT_VARIABLE]) * launch.filled.processes
     return max(1, int(share * gpu.count / 100 + 1e-9))
 
 

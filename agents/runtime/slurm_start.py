@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from agents.admission.programs import open_program
-from agents.runtime import SHARE
 from agents.runtime.launcher import main as become
+from agents.seams.mps_variables import SM_PERCENT_VARIABLE
 
 _GPUS = "SLURM_JOB_GPUS"
 REFUSED = 78  # EX_CONFIG
@@ -37,8 +37,8 @@ def find_mismatch(start: SlurmStart, given: Mapping[str, str]) -> str:
     """Returns how what Slurm gave differs from what was planned; empty if it does not."""
     if given.get(_GPUS, start.gpus) != start.gpus:
         return f"Slurm gave GPU {given[_GPUS]} of its node, and {start.gpus} was planned"
-    if start.percentage is not None and given.get(SHARE) != str(start.percentage):
-        return f"Slurm gave {given.get(SHARE, 'no')} % of the GPU, and {start.percentage} % was planned"
+    if start.percentage is not None and given.get(SM_PERCENT_VARIABLE) != str(start.percentage):
+        return f"Slurm gave {given.get(SM_PERCENT_VARIABLE, 'no')} % of the GPU, and {start.percentage} % was planned"
     return ""
 
 

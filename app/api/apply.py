@@ -59,7 +59,7 @@ class AppliedWire(TypedDict):
     resourceVersion: int
     changes: list[AppliedChangeWire]
     warnings: list[str]
-    pruning: NotRequired[Annotated[str, Meta(description="With prune: a fingerprint of what is deleted")]]
+    pruneFingerprint: NotRequired[Annotated[str, Meta(description="With prune: a fingerprint of what is deleted")]]
 
 
 @router.post("/apply", summary="Declare many objects, all or nothing; dryRun=true gives the field-level diff")
@@ -75,11 +75,16 @@ def apply(
     allow_empty: Annotated[
         bool, Query(alias="allowEmpty", description="Let an empty list of files prune all objects of the set")
     ] = False,
-    pruning: Annotated[
-        str, Query(max_length=64, description="The `pruning` of a dry run: refused if other objects would be deleted")
+    prune_fingerprint: Annotated[
+        str,
+        Query(
+            alias="pruneFingerprint",
+            max_length=64,
+            description="That of a dry run's answer: refused if other objects would be deleted",
+        ),
     ] = "",
 ) -> Reply[AppliedWire]:
-    applied_as = name_set(by.principal, set_name, prune=prune, shown=pruning) if set_name else None
+    applied_as = name_set(by.principal, set_name, prune=prune, fingerprint=prune_fingerprint) if set_name else None
     if applied_as is None and prune:
         raise HttpProblem("bad-request", "prune deletes what left a set: name the set, set=NAME")
     wanted = manifests(request, body, allow_empty=prune and allow_empty)
@@ -101,7 +106,7 @@ def apply(
         }
         if prune:
             gone = (decision.key for decision in done.decisions if decision.action is Action.DELETED)
-            applied["pruning"] = make_fingerprint(gone)
+            applied["pruneFingerprint"] = make_fingerprint(gone)
         return answer(applied)
 
     return write_once(request, body, write, dry_run=dry)

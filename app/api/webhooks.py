@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal, TypedDict
 
 from fastapi import Path, Query, Request
+from pydantic import Field
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, require
@@ -23,6 +24,7 @@ from app.wire import MomentText
 
 router = TypedRouter(prefix="/api/v1/webhooks", tags=["events"])
 
+LetterId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 HookName = Annotated[str, Path(max_length=63, pattern=r"^[a-z0-9-]+$")]
 
 
@@ -123,17 +125,23 @@ def discard_dead_letters(
     by: By,
     name: HookName,
     _body: NoBody,
-    ids: Annotated[list[int] | None, Query(alias="id", max_length=100, description="Of these; without, all")] = None,
+    ids: Annotated[
+        list[LetterId] | None, Query(alias="id", max_length=100, description="Of these; without, all")
+    ] = None,
 ) -> Reply[DiscardedWire]:
     require(who, Noun.WEBHOOK, AccessVerb.WRITE)
     _find(ctx.hooks, name)
 
     def discard(connection: Connection) -> Reply[DiscardedWire]:
-        gone = webhooks.discard_dead(connection, name, ids)
-        if absent := sorted(set(ids or ()) - set(gone)):
+        found = webhooks.discard_dead(connection, name, ids)
+        if absent := sorted(set(ids or ()) - found.keys()):
             raise HttpProblem("not-found", f"webhook {name} has no dead letter {', '.join(map(str, absent))}")
-        audit.record(connection, [by.entry("discard", Noun.WEBHOOK, name=name, detail=f"{len(gone)} dead letters")])
-        return answer({"name": name, "discarded": gone})
+        entries = [
+            by.entry("discard", Noun.WEBHOOK, name=name, detail=f"dead letter {letter}: {_spell(event)}")
+            for letter, event in found.items()
+        ]
+        audit.record(connection, entries)
+        return answer({"name": name, "discarded": list(found)})
 
     return write_once(request, b"", discard)
 
@@ -155,6 +163,12 @@ def try_webhook(request: Request, ctx: Ctx, who: Who, by: By, name: HookName, _b
         return answer({"name": name, "queued": 1}, 202)
 
     return write_once(request, b"", send)
+
+
+def _spell(event: Free) -> str:
+    if "audit" in event:
+        return f"audit entry {event['audit']}"
+    return f"{event.get('reason')} of {event.get('kind')}/{event.get('name')}"
 
 
 def _find(hooks: Sequence[Webhook], name: str) -> Webhook:

@@ -108,7 +108,8 @@ class Planner:
         try:
             with phase("cycle") as exemplar:
                 result = self._run_cycle(reason, self._observe())
-                exemplar["generation"] = str(result.generation or (result.snapshot.target if result.snapshot else 0))
+                if generation := result.generation or (result.snapshot.target if result.snapshot else 0):
+                    exemplar["generation"] = str(generation)
             metrics.CYCLES.labels(result.outcome).inc()
             self._last_question = result.last_question
             self._jobs.note_cycle(result)
@@ -150,16 +151,20 @@ class Planner:
             return self._answer(self.loads.recent, began) if self.store.epoch else 0
 
     def _answer(self, read: ReadLoads, began: float) -> int:
-        def assign(generation: int) -> None:
+        seconds: list[float] = []
+
+        def assign() -> None:
             self.advance()
-            metrics.FAST_SECONDS.observe(time.perf_counter() - began, {"generation": str(generation)})
+            seconds.append(time.perf_counter() - began)
 
         # Loads are read even before the first plan, which will be made for them.
         try:
             troubled = self._lane.answer_troubles(self._troubles, self._look_around, assign)
             self.called_for = troubled.calls_for or self.called_for
             now, recent = read()
+            _observe_steps(seconds, troubled.generation)
             step = self._lane.answer(recent, now, assign)
+            _observe_steps(seconds, step.generation)
         except Deposed as deposed:
             self._step_down(deposed)
             return 0
@@ -295,3 +300,9 @@ class Planner:
         self._troubles, self._copies = TroubleWatch(), CopyLook()
         self._announcer = Announcer(self.store.database, self.solver, self.store.skip_statuses, self.currency)
         self._lane, self._jobs = FastLane(self.store, self.solver), JobRounds()
+
+
+def _observe_steps(seconds: list[float], generation: int) -> None:
+    """Takes the times of steps that were assigned, and shows them with the plan that they made."""
+    while seconds:
+        metrics.FAST_SECONDS.observe(seconds.pop(), {"generation": str(generation)})

@@ -2,7 +2,7 @@
 
 A delivery is tried again after 10 seconds, and each time after twice as long. After twelve tries, some three hours, an
 alarm says so. An event is then a dead letter, which an admin can send again. So is an entry of the audit that the place
-refuses for what it says; any other is tried every hour.
+refuses for what it says while it takes others; any other is tried every hour.
 """
 
 from __future__ import annotations
@@ -127,14 +127,14 @@ class WebhookSender:
         # While a place is away, all that waits is tried before anything is tried again: what is old is late as well.
         is_late = delivery.attempts >= MOST_TRIES or delivery.age_seconds >= LATE_SECONDS
         is_dead = delivery.attempts >= MOST_TRIES and (hook.stream == "events" or why.is_refused)
-        pause = None if is_dead else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(delivery.attempts - 1, MOST_TRIES))
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(delivery.attempts - 1, MOST_TRIES))
         what = f"{message.word} of {message.subject}"
         words = f"webhook {hook.name} did not get {what} in {delivery.attempts} tries: {why}"
         alarm = event_of(Reason.WEBHOOK_FAILED, words, kind="Webhook", name=hook.name)
         log.warning("webhook %s: delivery %d, try %d: %s", hook.name, delivery.id, delivery.attempts, why)
 
         def note(connection: Connection) -> None:
-            webhooks.note_failed(connection, delivery, str(why), pause)
+            webhooks.note_failed(connection, delivery, str(why), pause, is_dead)
             if is_late:
                 events.record(connection, [alarm])
 

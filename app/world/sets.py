@@ -31,10 +31,10 @@ class ObjectSet:
 
     label: str
     prune: bool = False  # delete what carries the label and is not among the manifests
-    shown: str = ""  # the fingerprint of what a person has agreed to delete; empty: whatever it is
+    prune_fingerprint: str = ""  # of what a person has agreed to delete; empty: whatever it is
 
 
-def name_set(principal: Principal, name: str, *, prune: bool = False, shown: str = "") -> ObjectSet:
+def name_set(principal: Principal, name: str, *, prune: bool = False, fingerprint: str = "") -> ObjectSet:
     """Returns the set that this caller calls `name`. A tenant's name is before its own, so no other set is touched."""
     label = f"{principal.tenant}.{name}" if principal.tenant else name
     room = LONGEST_LABEL - len(label) + len(name)
@@ -44,7 +44,7 @@ def name_set(principal: Principal, name: str, *, prune: bool = False, shown: str
     if not re.fullmatch(LABEL, name) or len(label) > LONGEST_LABEL:
         allowed = f"1..{room} characters a-z, 0-9 and -, not beginning or ending in -"
         raise HttpProblem("bad-request", f"set {quote(name)} is not allowed: {allowed}")
-    return ObjectSet(label, prune, shown)
+    return ObjectSet(label, prune, fingerprint)
 
 
 def join_set(manifests: Sequence[Manifest], current: Mapping[Key, StoredObject], joined: ObjectSet) -> list[Manifest]:
@@ -112,7 +112,7 @@ def list_left_out(
     for stored in found:
         require(principal, stored.kind, AccessVerb.WRITE, stored.tenant)
     keys = [stored.key for stored in found]
-    if pruned.shown and pruned.shown != make_fingerprint(keys):
+    if pruned.prune_fingerprint not in ("", make_fingerprint(keys)):
         now = _list_some([str(key) for key in keys]) or "nothing"
         raise HttpProblem(
             "precondition-failed",

@@ -87,9 +87,9 @@ class ApiClient:
             self._open.close()
             self._open = None
 
-    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+    def get(self, path: str, query: Mapping[str, Any] | None = None, tries: int | None = None) -> Any:
         """Returns the JSON at `path`."""
-        return self.send("GET", path, query).json()
+        return self.send("GET", path, query, tries=tries).json()
 
     def send(
         self,
@@ -99,9 +99,10 @@ class ApiClient:
         body: bytes | None = None,
         media: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        tries: int | None = None,
     ) -> ServerAnswer:
         """Returns the answer of a successful request; raises Failed for any other."""
-        answer = self._accept(self.attempt(method, path, query, body, media, headers))
+        answer = self._accept(self.attempt(method, path, query, body, media, headers, tries))
         if not isinstance(answer.json(), dict):
             raise self._no_gpuwright(answer, "JSON")
         return answer
@@ -131,8 +132,10 @@ class ApiClient:
         body: bytes | None = None,
         media: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        tries: int | None = None,
     ) -> ServerAnswer:
         """Returns any answer, refusals included. All tries of a write carry the same idempotency key."""
+        tries = tries or self._tries
         sent = {**self._headers(), **(headers or {})}
         if body is not None:
             sent["Content-Type"] = media
@@ -140,7 +143,7 @@ class ApiClient:
             sent["Idempotency-Key"] = os.urandom(16).hex()
         target = self.target(path, query)
         waited, started = 0.0, time.monotonic()
-        for attempt in range(1, self._tries + 1):
+        for attempt in range(1, tries + 1):
             try:
                 answer = self._exchange(method, target, body, sent)
                 if answer.status not in BUSY:
@@ -152,7 +155,7 @@ class ApiClient:
                     raise self.unreachable(error) from None
                 failure, pause = error, _backoff(attempt)
             spent = max(waited, time.monotonic() - started)  # a request without an answer took time, too
-            if attempt == self._tries or spent + pause > RETRY_SECONDS:
+            if attempt == tries or spent + pause > RETRY_SECONDS:
                 break
             self.note(f"# {failure or f'answered {answer.status}'}; trying again in {pause:.1f} s")
             self._sleep(pause)

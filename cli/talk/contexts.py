@@ -115,10 +115,10 @@ def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = No
     if chosen and not entry:
         known = ", ".join(sorted(config["contexts"])) or "none"
         raise Failed(f"context {chosen!r} does not exist in {path}; known contexts: {known}")
-    ours = env.get("GPUWRIGHT_SERVER") or entry.get("server") or DEFAULT_SERVER
-    server = (getattr(args, "server", None) or ours).rstrip("/")
+    wanted = getattr(args, "server", None) or env.get("GPUWRIGHT_SERVER") or read_server(entry)
+    server = wanted.rstrip("/")
     token, origin = _find_token(args, env, entry, name, path, server)
-    if not is_of(entry, server):
+    if not is_same_server(read_server(entry), server):
         entry = {}  # another server has other tenants, and another authority
     return ServerContext(
         server=server,
@@ -132,9 +132,13 @@ def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = No
     )
 
 
-def is_of(entry: Mapping[str, str], server: str) -> bool:
-    """Returns whether a context is one of this server."""
-    return (entry.get("server") or DEFAULT_SERVER).rstrip("/") == server
+def read_server(entry: Mapping[str, str]) -> str:
+    """Returns the server of a context."""
+    return entry.get("server") or DEFAULT_SERVER
+
+
+def is_same_server(left: str, right: str) -> bool:
+    return left.rstrip("/") == right.rstrip("/")
 
 
 def _find_token(
@@ -145,21 +149,23 @@ def _find_token(
     path: Path,
     server: str,
 ) -> tuple[str, str]:
+    """Returns the first token that is for this server, and where it is from; without one, why there is none."""
     if getattr(args, "token_file", None):
         return read_token(args.token_file), f"the token of {args.token_file}"
-    beside = env.get("GPUWRIGHT_SERVER") or server
-    if env.get("GPUWRIGHT_TOKEN") and not is_of({"server": beside}, server) and not is_of(entry, server):
-        return "", f"GPUWRIGHT_TOKEN is for {beside} of GPUWRIGHT_SERVER, so it was not sent to another server"
-    if env.get("GPUWRIGHT_TOKEN") and is_of({"server": beside}, server):
-        return check_token(env["GPUWRIGHT_TOKEN"], "GPUWRIGHT_TOKEN"), "the token of GPUWRIGHT_TOKEN"
-    if not (entry.get("token") or entry.get("tokenFile")):
-        return "", f"no token is configured in {path}" if not name else f"context {name} has no token"
-    if not is_of(entry, server):  # a token goes to the server it was given for, and to no other
-        its = entry.get("server") or DEFAULT_SERVER
-        return "", f"the token of context {name} is for {its}, so it was not sent to another server"
-    if entry.get("tokenFile"):
-        return read_token(entry["tokenFile"]), f"the token of context {name} ({entry['tokenFile']})"
-    return check_token(entry["token"], f"context {name}"), f"the token of context {name} ({path})"
+    why_not = f"context {name} has no token" if name else f"no token is configured in {path}"
+    if entry.get("token") or entry.get("tokenFile"):
+        why_not = f"the token of context {name} is for {read_server(entry)}, so it was not sent to another server"
+    if env.get("GPUWRIGHT_TOKEN"):
+        env_server = env.get("GPUWRIGHT_SERVER") or server
+        if is_same_server(env_server, server):
+            return check_token(env["GPUWRIGHT_TOKEN"], "GPUWRIGHT_TOKEN"), "the token of GPUWRIGHT_TOKEN"
+        why_not = f"GPUWRIGHT_TOKEN is for {env_server} of GPUWRIGHT_SERVER, so it was not sent to another server"
+    if is_same_server(read_server(entry), server):
+        if entry.get("tokenFile"):
+            return read_token(entry["tokenFile"]), f"the token of context {name} ({entry['tokenFile']})"
+        if entry.get("token"):
+            return check_token(entry["token"], f"context {name}"), f"the token of context {name} ({path})"
+    return "", why_not
 
 
 def read_token(file: str) -> str:

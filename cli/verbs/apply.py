@@ -10,7 +10,7 @@ from typing import Any
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments
 from cli.exits import Failed
-from cli.kinds import kind_of, label
+from cli.kinds import label
 from cli.output import colour, plain, print_data, say
 from cli.talk.client import FILES_MEDIA, ApiClient
 from cli.talk.contexts import resolve
@@ -48,8 +48,8 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     files = read_files(args)
     asks = args.prune and not (args.dry_run or args.yes)
-    agreed = ask_to_prune(submit(args, files, dry_run=True)) if asks else ""
-    answer = submit(args, files, dry_run=args.dry_run, agreed=agreed)
+    fingerprint = ask_to_prune(submit(args, files, dry_run=True)) if asks else ""
+    answer = submit(args, files, dry_run=args.dry_run, prune_fingerprint=fingerprint)
     if not print_data(answer, args.output):
         report(answer, names_only=args.output == "name")
     return exits.OK
@@ -68,23 +68,23 @@ def read_files(args: argparse.Namespace) -> list[tuple[str, str]]:
 def ask_to_prune(answer: Mapping[str, Any]) -> str:
     """Asks before anything is deleted; `answer` is that of a dry run. Returns the fingerprint of what may go."""
     doomed = [change for change in answer["changes"] if change["action"] == "deleted"]
-    named = [(kind_of(change["kind"]), str(change.get("tenant") or ""), str(change["name"])) for change in doomed]
+    named = [label(change["kind"], change.get("tenant"), change["name"]) for change in doomed]
     if named and not confirm(named):
         raise Failed("nothing was applied or deleted", exits.NO)
-    return str(answer.get("pruning", ""))
+    return str(answer.get("pruneFingerprint", ""))
 
 
 def submit(
-    args: argparse.Namespace, files: Sequence[tuple[str, str]], *, dry_run: bool, agreed: str = ""
+    args: argparse.Namespace, files: Sequence[tuple[str, str]], *, dry_run: bool, prune_fingerprint: str = ""
 ) -> dict[str, Any]:
-    """Sends the files as one request and returns the server's answer. `agreed`: what a person agreed to delete."""
+    """Sends the files as one request and returns the server's answer. `prune_fingerprint`: of what may be deleted."""
     body = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
     query = {
         "dryRun": dry_run or None,
         "set": args.set,
         "prune": args.prune or None,
         "allowEmpty": args.allow_empty or None,
-        "pruning": agreed or None,
+        "pruneFingerprint": prune_fingerprint or None,
     }
     with ApiClient(resolve(args)) as client:
         answer = client.send("POST", "/api/v1/apply", query, body.encode(), FILES_MEDIA).json()

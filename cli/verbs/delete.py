@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.manifests.model import Kind
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
                 find(client, kind, f"{tenant}/{name}" if tenant else name)
         if args.force:
             show_costs(client, targets)
-        if not (args.yes or args.dry_run or confirm(targets)):
+        if not (args.yes or args.dry_run or confirm([label(*target) for target in targets])):
             raise Failed("nothing was deleted", exits.NO)
         for kind, tenant, name in targets:
             query = {"dryRun": args.dry_run or None, "force": (args.force and kind is Kind.NODE) or None}
@@ -152,13 +152,13 @@ def cost_line(cost: Mapping[str, Any]) -> str:
     return f"{instances} of {', '.join(owners)}, to which the plan sends {rate} requests a second"
 
 
-def confirm(targets: list[tuple[Kind, str, str]]) -> bool:
-    """Asks on a terminal; fails where there is none."""
+def confirm(names: Sequence[str]) -> bool:
+    """Asks on a terminal whether these shall be deleted; fails where there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Failed("nothing was deleted: there is no terminal to ask on; give --yes")
-    for target in targets[:20]:
-        say(f"  {label(*target)}")
-    if len(targets) > 20:
-        say(f"  and {len(targets) - 20} more")
+    for name in names[:20]:
+        say(f"  {name}")
+    if len(names) > 20:
+        say(f"  and {len(names) - 20} more")
     print("delete? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -130,27 +130,29 @@ def _add_current(client: ApiClient, args: argparse.Namespace, kind: Kind, pages:
     if kind not in (Kind.NODE, Kind.SERVICE) or args.output not in ("table", "wide"):
         return pages
     try:
-        with ApiClient(client.connection, tries=1) as once:
-            if kind is Kind.NODE:
-                cordons = once.get("/api/v1/cordons")["items"]
-                return ([{**item, "cordons": _of_node(cordons, item)} for item in page] for page in pages)
-            services = once.get("/api/v1/overview").get("services") or ()
-            copies = {each["service"]: (each["instances"], each["routed"]) for each in services}
-            return ([_with_copies(item, copies) for item in page] for page in pages)
-    except ServerRefusal as refusal:
-        if refusal.status not in (403, *BUSY):
+        if kind is Kind.NODE:
+            cordons = client.get("/api/v1/cordons", tries=1)["items"]
+            return ([{**item, "cordons": _select_cordons(cordons, item)} for item in page] for page in pages)
+        services = client.get("/api/v1/overview", tries=1).get("services") or ()
+        copies = {each["service"]: (each["instances"], each["routed"]) for each in services}
+        return ([_add_copies(item, copies) for item in page] for page in pages)
+    except Failed as failure:
+        if isinstance(failure, ServerRefusal) and failure.status not in (403, *BUSY):
             raise
         return pages
 
 
-def _of_node(cordons: list[dict[str, Any]], item: dict[str, Any]) -> list[dict[str, Any]]:
+def _select_cordons(cordons: list[dict[str, Any]], item: dict[str, Any]) -> list[dict[str, Any]]:
     return [known for known in cordons if known["node"] == item["metadata"]["name"]]
 
 
-def _with_copies(item: dict[str, Any], known: dict[str, tuple[int, int]]) -> dict[str, Any]:
-    planned, routed = known.get(f"{item['metadata']['tenant']}/{item['metadata']['name']}", (0, 0))
+def _add_copies(item: dict[str, Any], known: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    """Returns the service with its copies; one that was never planned has none, rather than 0 of 0."""
     status = item.get("status") or {}
-    return {**item, "status": {**status, "copies": {"planned": planned, "routed": routed}}} if planned else item
+    planned, routed = known.get(f"{item['metadata']['tenant']}/{item['metadata']['name']}", (None, None))
+    if planned is None or not (planned or "copies" in status):
+        return item
+    return {**item, "status": {**status, "copies": {"planned": planned, "routed": routed}}}
 
 
 def show_json(pages: Pages) -> int:

@@ -21,8 +21,9 @@ from cli.talk.contexts import (
     check_name,
     check_token,
     config_path,
-    is_of,
+    is_same_server,
     load,
+    read_server,
     remember,
     resolve,
 )
@@ -104,10 +105,10 @@ def keep(found: ServerContext, token: str) -> str:
 def choose_name(contexts: Mapping[str, Mapping[str, str]], found: ServerContext) -> str:
     """Returns the context asked for, else another one of the server, else a free name."""
     wanted = found.context
-    if wanted and (wanted not in contexts or is_of(contexts[wanted], found.server)):
+    if wanted and (wanted not in contexts or is_same_server(read_server(contexts[wanted]), found.server)):
         return wanted
     for known, entry in contexts.items():
-        if is_of(entry, found.server):
+        if is_same_server(read_server(entry), found.server):
             return known
     first, number = name_server(found.server), 1
     name = first

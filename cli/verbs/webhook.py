@@ -10,6 +10,7 @@ from cli.exits import Failed
 from cli.output import OutputTable, age, plain, print_data, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
+from cli.verbs.delete import confirm
 
 EPILOG = """\
 Webhooks stand in the file of the server's GPUWRIGHT_WEBHOOKS_FILE. It needs an admin's token.
@@ -19,7 +20,7 @@ Examples:
   gpuwright webhook try on-call        send an event or an entry to it; `list` then says whether it arrived
   gpuwright webhook dead on-call       what it did not get in twelve tries
   gpuwright webhook retry on-call      send that again
-  gpuwright webhook discard siem --id 17    give up what it will never take; without --id, all of it
+  gpuwright webhook discard siem --id 17    give up what it will never take; without --id, all that `dead` lists
 """
 
 
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             sub.add_argument("name", metavar="NAME")
         if name == "discard":
             sub.add_argument("--id", type=int, action="append", metavar="ID", help="only this one; may be repeated")
-            sub.add_argument("-y", "--yes", action="store_true", help="do not ask before all are deleted")
+            sub.add_argument("-y", "--yes", action="store_true", help="do not ask before they are deleted")
         sub.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
         add_connection_arguments(sub)
 
@@ -87,9 +88,14 @@ def _show_dead(args: argparse.Namespace, items: list[dict[str, object]]) -> None
 
 def _discard(args: argparse.Namespace, client: ApiClient) -> None:
     path = f"/api/v1/webhooks/{args.name}/dead-letters"
-    if not (args.id or args.yes):
-        raise Failed("this deletes all dead letters: give --id ID for some, or --yes for all")
-    done = client.send("DELETE", path, {"id": args.id or None}).json()
+    letters = [each for each in client.get(path)["items"] if not args.id or each["id"] in args.id]
+    ids = args.id or [each["id"] for each in letters]
+    if not ids:
+        raise Failed(f"webhook {args.name} has no dead letters", exits.NO)
+    names = [f"{each['id']}: {_name(each['event'])}, {each['error']}" for each in letters]
+    if not (args.yes or confirm(names)):
+        raise Failed("nothing was deleted", exits.NO)
+    done = client.send("DELETE", path, {"id": ids}).json()  # what was shown, and nothing that died since
     if not print_data(done, args.output):
         print(plain(f"webhook {args.name}: {len(done['discarded'])} discarded"))
 

@@ -16,6 +16,7 @@ from agents.devices.nvml.reading import clock_reasons, ecc_uncorrected
 from agents.devices.nvml.troubles import read_if_reported
 from agents.profiling.measure import measure
 from agents.seams.device import Applied, DeviceError
+from agents.seams.mps_variables import VISIBLE_DEVICES_VARIABLE
 from scripts.gpukit.privacy import hide_commands
 from scripts.gpukit.stand import Stand
 
@@ -122,7 +123,7 @@ def ask_mps(stand: Stand) -> dict[str, object]:
     program, uuid = Program(stand.folder / "mps", stand.program), stand.gpu.uuid
     pipe, logs = program.pipe(uuid), program.logs(uuid)
     daemon = pipe / processes.PID_FILE
-    ours = {processes.PIPE: str(pipe), processes.LOGS: str(logs), processes.DEVICES: uuid}
+    ours = {processes.PIPE: str(pipe), processes.LOGS: str(logs), VISIBLE_DEVICES_VARIABLE: uuid}
     with stand.warm(stand.task("arithmetic", stand.args("arithmetic"), FULL)) as warm:
         assert warm.copy.running is not None
         server = program.say(uuid, "get_server_list\n", ASK_SECONDS).decode().strip()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from agents.contract.assignments import AssignedInstance
 from agents.devices.mps import MpsControl
-from agents.devices.mps.processes import DEVICES, is_mps
+from agents.devices.mps.processes import is_mps
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import CopyFailed
@@ -20,6 +20,7 @@ from agents.keeper.starting import NO_MPS, STRAY_SECONDS, StartContext, start_co
 from agents.profiling.copy import WarmCopy
 from agents.runtime import Launch
 from agents.seams.device import DeviceError
+from agents.seams.mps_variables import VISIBLE_DEVICES_VARIABLE
 from scripts.gpukit.clients import (
     LOAD,
     PAUSE_SECONDS,
@@ -163,7 +164,7 @@ def _run_namesake(stand: Stand) -> Iterator[None]:
     link = stand.folder / SERVER_NAME
     link.symlink_to(shutil.which("sleep") or "/bin/sleep")
     ends_at = time.monotonic() + END_SECONDS
-    with subprocess.Popen(["sleep", "60"], executable=link, env={DEVICES: stand.gpu.uuid}) as process:
+    with subprocess.Popen(["sleep", "60"], executable=link, env={VISIBLE_DEVICES_VARIABLE: stand.gpu.uuid}) as process:
         try:
             while not is_mps(process.pid) and time.monotonic() < ends_at:  # it has its name a moment after its start
                 time.sleep(PAUSE_SECONDS)

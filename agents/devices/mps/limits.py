@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from agents.runtime import SHARE
 from agents.seams.device import DeviceError, Trouble
+from agents.seams.mps_variables import MEMORY_LIMIT_VARIABLE, SM_PERCENT_VARIABLE, VISIBLE_DEVICES_VARIABLE
 
 
 def client_environment(uuid: str, pipe: Path, sm_percent: float, memory_gib: float) -> dict[str, str]:
@@ -20,8 +20,8 @@ def client_environment(uuid: str, pipe: Path, sm_percent: float, memory_gib: flo
     if mebibytes < 1 or memory_gib * 1024 < 1:
         raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"memory limit {memory_gib:g} GiB is below 1 MiB")
     return {
-        "CUDA_VISIBLE_DEVICES": uuid,  # by UUID: an index points to another device once one is lost
+        VISIBLE_DEVICES_VARIABLE: uuid,  # by UUID: an index points to another device once one is lost
         "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
-        SHARE: f"{sm_percent:g}",
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={mebibytes}M",  # device 0: the only one the daemon shows
+        SM_PERCENT_VARIABLE: f"{sm_percent:g}",
+        MEMORY_LIMIT_VARIABLE: f"0={mebibytes}M",  # device 0: the only one the daemon shows
     }

@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from agents.host.plain_files import read_start
+from agents.seams.mps_variables import VISIBLE_DEVICES_VARIABLE
 
 NAME = "nvidia-cuda-mps"  # of daemon and server alike, truncated by the kernel
-PIPE, LOGS, DEVICES = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_VISIBLE_DEVICES"
+PIPE, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 PID_FILE = "nvidia-cuda-mps-control.pid"
 
 
@@ -58,7 +59,7 @@ def _is_foreign(environment: Mapping[str, str], uuid: str, pipe: Path, logs: Pat
 
 def may_use(environment: Mapping[str, str], uuid: str) -> bool:
     """Returns True if a process with this environment may use the GPU: without a list of devices, it may use any."""
-    devices = environment.get(DEVICES)
+    devices = environment.get(VISIBLE_DEVICES_VARIABLE)
     return devices is None or any(_may_be(device.strip(), uuid) for device in devices.split(","))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from agents.devices.mps import grammar, processes
 from agents.host.plain_files import open_empty, read_start
 from agents.seams.device import DeviceError, Trouble
+from agents.seams.mps_variables import VISIBLE_DEVICES_VARIABLE
 
 PROGRAM = "nvidia-cuda-mps-control"
 NEWER_PROTOCOL = 3  # with named servers and namespaces, which hold limits; NVIDIA's drivers have it from release 615 on
@@ -89,7 +90,7 @@ def has_newer_protocol(program: str, seconds: float) -> bool:
 def _plain_environment(devices: str) -> dict[str, str]:
     """Returns our environment without CUDA's variables: limits there would apply to the daemon and its clients."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
-    return ours | {processes.DEVICES: devices}
+    return ours | {VISIBLE_DEVICES_VARIABLE: devices}
 
 
 LONGEST_ANSWER_BYTES = 65_536

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agents.seams.mps_variables import MEMORY_LIMIT_VARIABLE, SM_PERCENT_VARIABLE, VISIBLE_DEVICES_VARIABLE
+
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
@@ -22,9 +24,9 @@ def read_limits(environ: Mapping[str, str]) -> ClientLimits | None:
     folder = environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
     if not folder:
         return None
-    percent = environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "") or "100"
-    limit = environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "")
-    uuid = environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    percent = environ.get(SM_PERCENT_VARIABLE, "") or "100"
+    limit = environ.get(MEMORY_LIMIT_VARIABLE, "")
+    uuid = environ.get(VISIBLE_DEVICES_VARIABLE, "").partition(",")[0].strip()
     return ClientLimits(Path(folder), uuid, float(percent), memory_limit_gib(limit) if limit else None)
 
 
@@ -34,4 +36,4 @@ def memory_limit_gib(text: str) -> float:
         device, _, amount = part.strip().partition("=")
         if device == "0" and amount[-1:] in ("G", "M") and amount[:-1].isdecimal():
             return int(amount[:-1]) / (1 if amount[-1] == "G" else 1024)
-    raise ValueError(f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT {text!r} has no limit of device 0 in G or M")
+    raise ValueError(f"{MEMORY_LIMIT_VARIABLE} {text!r} has no limit of device 0 in G or M")

@@ -16,6 +16,7 @@ from agents.devices.simulated.refusals import CudaRefusal
 from agents.devices.simulated.speeds import PlayedLoad
 from agents.programs.serve.cuda import CudaContext
 from agents.programs.serve.profile import Curve, StubProfile, interpolate
+from agents.seams.mps_variables import SM_PERCENT_VARIABLE
 
 
 class RawBody(bytes):
@@ -91,7 +92,7 @@ class Stub:
         if self._real:
             self._context = CudaContext(self.memory_gib)
             self.sm_count = self._context.sm_count
-            self._sm_percent = float(self._environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") or 100.0)
+            self._sm_percent = float(self._environ.get(SM_PERCENT_VARIABLE) or 100.0)
             return
         self._client = attach(self._environ, self.memory_gib, load=self._load)
         if self._client:

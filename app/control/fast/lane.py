@@ -100,7 +100,7 @@ class FastLane:
         recent = {name: at for name, at in self._moved_at.items() if at > now - SETTLES_AFTER}
         self._moved_at = recent | dict.fromkeys(services, now)
 
-    def answer(self, readings: Mapping[str, LoadReading], now: datetime, tell: Callable[[int], object]) -> LaneResult:
+    def answer(self, readings: Mapping[str, LoadReading], now: datetime, tell: Callable[[], object]) -> LaneResult:
         """Takes a step for loads that have moved, if one is needed; `tell` assigns it to the nodes."""
         base = self.base
         if base is None or not base.snapshot.target or self.is_paused:
@@ -130,7 +130,7 @@ class FastLane:
         return {name: rate for name, (rate, at) in self._rising.items() if now < at + RISING_FOR}
 
     def answer_troubles(
-        self, troubles: TroubleWatch, look: Callable[[], Snapshot], tell: Callable[[int], object]
+        self, troubles: TroubleWatch, look: Callable[[], Snapshot], tell: Callable[[], object]
     ) -> LaneResult:  # fmt: skip
         """Answers notices of reclaim and copies that fell, once each."""
         notices, fallen = troubles.take_notices(), troubles.take_falls()
@@ -143,7 +143,7 @@ class FastLane:
             troubles.give_back(notices, fallen)
             raise
 
-    def leave(self, snapshot: Snapshot, tell: Callable[[int], object]) -> LaneResult:
+    def leave(self, snapshot: Snapshot, tell: Callable[[], object]) -> LaneResult:
         """Moves what runs on nodes that will be reclaimed, as far as that is possible at once; a full cycle follows."""
         calls = LaneResult(calls_for=Reason.RECLAIM_NOTICE)
         with self._deciding:
@@ -160,10 +160,10 @@ class FastLane:
             except Overtaken:
                 return calls
             self.base = None  # the next cycle sets it
-            tell(generation)
+            tell()
         return LaneResult(generation, Reason.RECLAIM_NOTICE)
 
-    def replace_fallen(self, snapshot: Snapshot, fallen: Collection[str], tell: Callable[[int], object]) -> LaneResult:
+    def replace_fallen(self, snapshot: Snapshot, fallen: Collection[str], tell: Callable[[], object]) -> LaneResult:
         """Serves elsewhere what copies of these services carried that fell, if a small step can; a full cycle follows.
 
         The GPUs where copies failed are closed to everything new, as in a cycle.
@@ -181,7 +181,7 @@ class FastLane:
         return replace(step, calls_for=Reason.INSTANCE_DOWN)
 
     def _answer(
-        self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[int], object]
+        self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
     ) -> LaneResult:
         """Takes a step for ordinary services, and calls for a full plan for language models."""
         models = [need for need in needs if need.service in base.language_models]
@@ -193,7 +193,7 @@ class FastLane:
         return replace(step, calls_for=Reason.LOAD_ROSE) if rising else step
 
     def _step(
-        self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[int], object]
+        self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
     ) -> LaneResult:
         recording = RecordingSolver(self.solver)
         drafted = draft_step(base, needs, recording, now, self.kept_bound)
@@ -218,7 +218,7 @@ class FastLane:
         except Overtaken:
             self.base = None  # the next cycle sets it
             return LaneResult(calls_for=Reason.LOAD_ROSE)
-        tell(generation)
+        tell()
         if self.store.epoch and self.base is base:  # if it still leads, and nothing was left out
             self.base = base.after(quick, acting[0], generation)
             self.make_ready()

@@ -6,12 +6,16 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
+# OFFSET 0 is a fence: without it each use of a copy decompresses the whole detail of its node again.
 ROUTED = statement(
     "routed_copies",
     """
     SELECT concat(owner ->> 'tenant', '/', owner ->> 'service') AS service, count(*) AS copies
-    FROM node_detail, jsonb_array_elements(coalesce(detail -> 'copies', '[]')) AS copy,
-         LATERAL (SELECT detail -> 'owners' -> (copy ->> 'instance') AS owner) AS known
+    FROM node_detail,
+         LATERAL (SELECT detail -> 'owners' AS owners, detail -> 'copies' AS copies OFFSET 0) AS once,
+         LATERAL (
+            SELECT copy, owners -> (copy ->> 'instance') AS owner
+            FROM jsonb_array_elements(coalesce(copies, '[]')) AS copy OFFSET 0) AS known
     WHERE CAST(copy ->> 'routed' AS boolean) AND owner ? 'service' AND :tenant IN ('', owner ->> 'tenant')
     GROUP BY 1
     """,

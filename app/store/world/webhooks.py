@@ -58,7 +58,11 @@ FAILED = statement(
     """
     WITH tried AS (
         UPDATE webhook_delivery SET error = :error,
-            due_at = CASE WHEN :dead THEN NULL ELSE now() + make_interval(secs => CAST(:seconds AS float8)) END
+            due_at = CASE
+            WHEN :dead AND (NOT event ? 'audit' OR EXISTS (
+                SELECT FROM webhook
+                WHERE name = hook AND sent_at > now() - make_interval(secs => CAST(:seconds AS float8))))
+            THEN NULL ELSE now() + make_interval(secs => CAST(:seconds AS float8)) END
         WHERE id = :id AND attempts = :attempts RETURNING hook)
     UPDATE webhook SET error = :error FROM tried WHERE name = tried.hook
     """,
@@ -83,7 +87,8 @@ DISCARD = statement(
     "discard_dead_letters",
     """
     DELETE FROM webhook_delivery
-    WHERE hook = :hook AND due_at IS NULL AND (CAST(:ids AS bigint[]) IS NULL OR id = ANY (:ids)) RETURNING id
+    WHERE hook = :hook AND due_at IS NULL AND (CAST(:ids AS bigint[]) IS NULL OR id = ANY (:ids))
+    RETURNING id, event
     """,
 )
 RETRY = statement(
@@ -193,10 +198,13 @@ def note_delivered(connection: Connection, delivery: Delivery) -> None:
     connection.execute(DONE, {"id": delivery.id, "attempts": delivery.attempts})
 
 
-def note_failed(connection: Connection, delivery: Delivery, error: str, again_after: float | None) -> None:
-    """Notes a try that failed; the next one comes after so many seconds, or never."""
+def note_failed(connection: Connection, delivery: Delivery, error: str, pause_seconds: float, is_dead: bool) -> None:
+    """Notes a try that failed; the next one comes after the pause, or never.
+
+    An entry of the audit is tried again in any case while its place takes no other: the fault may be the place's.
+    """
     values = {"id": delivery.id, "attempts": delivery.attempts, "error": error}
-    connection.execute(FAILED, {**values, "dead": again_after is None, "seconds": again_after or 0.0})
+    connection.execute(FAILED, {**values, "dead": is_dead, "seconds": pause_seconds})
 
 
 def read_standing(connection: Connection) -> list[HookStanding]:
@@ -213,9 +221,9 @@ def retry_dead(connection: Connection, hook: str) -> int:
     return connection.execute(RETRY, {"hook": hook}).rowcount
 
 
-def discard_dead(connection: Connection, hook: str, ids: Sequence[int] | None) -> list[int]:
-    """Deletes these dead letters of the hook, None for all of them; returns which there were."""
-    return sorted(connection.execute(DISCARD, {"hook": hook, "ids": ids}).scalars())
+def discard_dead(connection: Connection, hook: str, ids: Sequence[int] | None) -> dict[int, Free]:
+    """Deletes these dead letters of the hook, None for all of them; returns what they were, by id."""
+    return dict(sorted((row.id, row.event) for row in connection.execute(DISCARD, {"hook": hook, "ids": ids})))
 
 
 def try_hook(connection: Connection, hook: str, event: Free) -> bool:

@@ -69,3 +69,24 @@ def test_a_job_whose_submission_got_no_answer_is_found_and_not_submitted_again(
     numbers = slurm.ask("squeue", "--noheader", "--states=all", f"--name={runtime._name_job('a')}", "--format=%A")
     assert len(numbers.split()) == 1
     assert runtime.log_tail("a").strip() == "up"
+
+
+@pytest.mark.slow
+def test_how_a_job_has_ended_is_asked_again_where_the_controller_did_not_say(
+    runtime: SlurmRuntime,  # noqa: F811
+    slurm: Slurm,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = tmp_path / "bin" / "scontrol"
+    away.parent.mkdir()
+    away.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n")
+    away.chmod(0o755)
+    launch = replace(launched("a", "exit 7"), gpu="GPU-0", limits={MPS_SHARE: "30"})
+    runtime.start(launch)
+    shown = ("squeue", "--noheader", "--states=all", f"--name={runtime._name_job('a')}", "--format=%T")
+    until(lambda: slurm.ask(*shown).strip() == "FAILED", "it is over", 30)
+    with monkeypatch.context() as changed:
+        changed.setenv("PATH", f"{away.parent}:{os.environ['PATH']}")
+        until(lambda: runtime.start(launch) or "Unable to contact" in runtime.log_tail("a"), "it waits", 30)
+    until(lambda: runtime.start(launch), "it has run", 30)

@@ -107,6 +107,6 @@ def test_the_fast_lane_serves_the_others_at_once_and_calls_for_a_cycle() -> None
     store.epoch = 1
     lane = FastLane(store, Inline(), step_base(snapshot, formulate(snapshot)))
     readings = {name: RecentLoad(rate) for name, rate in NEEDED.items()}
-    result = lane.answer(readings, snapshot.at + timedelta(seconds=1), lambda _: None)
+    result = lane.answer(readings, snapshot.at + timedelta(seconds=1), lambda: None)
     assert [decision.services for decision in store.decisions] == [("shop/b",)]
     assert result.generation and result.calls_for == Reason.LOAD_ROSE

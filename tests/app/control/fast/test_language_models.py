@@ -70,7 +70,7 @@ class Ticks:
         self.second += 1
         readings = {name: RecentLoad(rate) for name, rate in (RATES | dict(rates)).items()}
         now = self.snapshot.at + timedelta(seconds=self.second)
-        return self.lane.answer(readings, now, lambda _: None)
+        return self.lane.answer(readings, now, lambda: None)
 
     def calls(self, service: str, rates: list[float]) -> list[int]:
         """Returns the seconds at which it called for a full plan."""
@@ -162,7 +162,7 @@ def test_late_tokens_alone_call_for_nothing() -> None:
     for second in range(120):
         now = ticks.snapshot.at + timedelta(seconds=second)
         readings = {SUMMARIES: RecentLoad(RATES[SUMMARIES], answers=12, within=0.0)}
-        assert ticks.lane.answer(readings, now, lambda _: None) == LaneResult()
+        assert ticks.lane.answer(readings, now, lambda: None) == LaneResult()
 
 
 def test_on_a_notice_ordinary_services_leave_at_once_and_language_models_wait_for_a_full_plan() -> None:
