@@ -11,6 +11,7 @@ import yaml
 
 from cli import exits
 from cli.main import main
+from tests.support.patience import until
 from tests.tour.running import TourFleet
 from tests.tour.world import served
 
@@ -80,9 +81,12 @@ def test_top_shows_the_plan_its_services_and_its_gpus(fleet: TourFleet) -> None:
 
 
 def test_get_shows_the_copies_that_are_routed_now(fleet: TourFleet) -> None:
-    (search,) = [each for each in fleet.get("overview")["services"] if each["service"] == "shop/search"]
-    assert f"{search['routed']} of {search['instances']}" in fleet.cli("get", "services", "--tenant", "shop")
-    assert search["routed"] == search["instances"] > 0
+    def are_shown() -> bool:
+        (search,) = [each for each in fleet.get("overview")["services"] if each["service"] == "shop/search"]
+        shown = f"{search['routed']} of {search['instances']}" in fleet.cli("get", "services", "--tenant", "shop")
+        return bool(shown and search["routed"] == search["instances"] > 0)
+
+    until(are_shown, "get and the overview say the same")
 
 
 def test_a_recorded_decision_comes_out_the_same_when_it_is_made_again(
