@@ -77,6 +77,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
         changed = apply_change(self.snapshot, self.change)
         asked, today = formulate(changed), formulate(self.snapshot)
         now, then = today.problem, asked.problem
+        self._require_priced(then)
         draws = (self.with_least_change or not same) and can_draw(asked)
         share = 2 + 2 * (self.prices_of is not None) + FRONT_SHARE * self.with_front
         share += len(RISKS) * self.with_risks + draws + DIVISION_SHARE * self.with_division
@@ -128,6 +129,13 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
         if self.with_plan:
             comparison["plan"] = to_json(after.plan, then)
         return comparison
+
+    def _require_priced(self, problem: Problem) -> None:
+        """Raises WrongChange if an SLO is to be priced of a service that the problem leaves out."""
+        for name in self.prices_of or ():
+            if name not in problem.services:  # such as one that runs only where nothing is planned at the moment
+                why = f"it is left out of plans at the moment; see: gpuwright explain service {name}"
+                raise WrongChange(f"the SLO of {name} cannot be priced, because {why}")
 
     def _adapt(self, problem: Problem, other: Plan) -> Plan | None:
         """Adapts another plan to this problem with the fewest changes."""

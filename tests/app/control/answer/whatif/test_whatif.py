@@ -114,6 +114,12 @@ def test_the_gpu_type_that_was_meant_is_named() -> None:
         apply_change(snapshot(search=300.0), WhatIfChange(gpus={"v100x": 1}))
 
 
+def test_the_slo_of_a_service_that_no_plan_has_now_is_refused_by_name() -> None:
+    answer = ask(snapshot(search=300.0), WhatIfChange(), prices_of=("shop/held",))
+    assert answer["refused"]
+    assert answer["failed"].startswith("the SLO of shop/held cannot be priced, because it is left out of plans")
+
+
 @pytest.mark.slow
 def test_each_slo_has_its_price() -> None:
     answer = ask(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
