@@ -175,6 +175,7 @@ class ClusterRoutes:
             return
         if verdict is RouteVerdict.REFUSED:
             self._note_refused(progress, why, now, serves=False)
+            self._echo.ask()  # a controller looks again when something changes: its reason may be over
         elif step.in_force:
             progress.trouble, progress.done, progress.in_force = "", True, progress.version
         elif verdict is RouteVerdict.TAKEN and progress.echo is None:
