@@ -37,6 +37,7 @@ TICK_SECONDS = 0.25
 LOOK_SECONDS = 3.0
 NOTE_SECONDS = 5.0
 NOISE_SHARE = 0.02
+MOST_PER_SECOND = 100_000.0  # requests of a service: more than such GPUs answer, and each takes memory here
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +110,10 @@ class Live:
         self._version = version
         self.fleet.follow(worlds.truth_of(self.database.read(worlds.read_store), physics=self.physics))
         self._remember()
-        for name in self.fleet.declared:
+        for name, rate in self.fleet.declared.items():
+            if rate > MOST_PER_SECOND:
+                log.warning("%s: clients send %g requests/s at most, not the declared %g", name, MOST_PER_SECOND, rate)
+                self.fleet.declared[name] = MOST_PER_SECOND
             if name not in self.fleet.shapes:
                 self.fleet.shapes[name] = noisy(moving(sum(map(ord, name))), NOISE_SHARE, name)
 

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from app.manifests.offline import DeclaredFiles
 from app.store.database.database import Database
-from simulation.live import Live
+from simulation.live import MOST_PER_SECOND, Live
 from simulation.truth import Physics
 from simulation.world import put
 from tests.simulation.worlds import profile, small
@@ -44,6 +44,20 @@ def test_reports_count_after_a_restart_although_an_earlier_run_sent_more_of_them
         second = Live(database, frozenset({NODE}), frozenset(), None, None)
         report(second, 1)
         assert newest(database) > before
+    finally:
+        database.close()
+
+
+def test_clients_send_no_more_requests_than_the_machine_can_take(database_url: str) -> None:
+    database = Database(database_url, pool_size=2, direct=True)
+    try:
+        declared = small(gpus=2)
+        service = next(key for key in declared.manifests if key.kind == "Service")
+        spec = {**declared.manifests[service].spec, "ratePerSecond": 9_000_000.0}
+        put(database, DeclaredFiles({**declared.manifests, service: replace(declared.manifests[service], spec=spec)}))
+        live = Live(database, frozenset({NODE}), frozenset(), None, None)
+        live.tick()
+        assert max(live.fleet.declared.values()) == MOST_PER_SECOND
     finally:
         database.close()
 
