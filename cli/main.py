@@ -16,6 +16,9 @@ USED_ELSEWHERE = {  # verbs of other command lines, with what does it here
     "rollout": "use: gpuwright plan history, plan pause, plan resume, plan rollback",
     "create": "use: gpuwright apply -f FILE",
     "status": "use: gpuwright top, gpuwright get services",
+    "patch": "use: gpuwright edit KIND NAME, gpuwright apply -f FILE",
+    "exec": "a copy's output and place: gpuwright logs service NAME, gpuwright describe service NAME",
+    "use-context": "use: gpuwright config use NAME",
 }
 # flags that may come before the verb, and whether a value follows
 LEADING = {

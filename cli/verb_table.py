@@ -174,6 +174,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = message.replace("the following arguments are required:", "missing:")
+        message = message.replace(": ignored explicit argument", " takes no value, and was given")
         file = next((word for word in self._words if word.endswith(FILE_ENDINGS)), "")
         if file and f"{NO_FILE}/--file" in message:
             message += f"; did you mean {NO_FILE} {file}?"

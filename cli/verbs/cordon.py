@@ -11,6 +11,7 @@ from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, duration
 from cli.exits import Failed
+from cli.kinds import words
 from cli.output import OutputTable, age, ahead, plain, print_data, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.places:
             return show(client, args)
         places = [read_place(place) for place in args.places]
-        for (node, gpu), found in zip(places, find_all(client, Kind.NODE, [node for node, _ in places]), strict=True):
+        for (node, gpu), found in zip(places, find_nodes(client, args), strict=True):
             if gpu is not None and gpu >= found["spec"]["gpus"]:
                 raise Failed(
                     f"node {node} has {found['spec']['gpus']} GPUs; there is no GPU {gpu}; nothing was changed"
@@ -81,6 +82,17 @@ def run(args: argparse.Namespace) -> int:
         for place in args.places:
             print(plain(f"{place} {DONE[args.verb].format(node=place.partition('/')[0])}"))
     return exits.OK
+
+
+def find_nodes(client: ApiClient, args: argparse.Namespace) -> list[Any]:
+    """Returns the node of each place."""
+    try:
+        return find_all(client, Kind.NODE, [place.partition("/")[0] for place in args.places])
+    except Failed as failure:
+        if args.places[0] in words(Kind.NODE) and len(args.places) > 1:
+            meant = " ".join(args.places[1:])
+            raise Failed(f"every place is a node already; did you mean gpuwright {args.verb} {meant}?") from failure
+        raise
 
 
 DONE = {
