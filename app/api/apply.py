@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, NotRequired, TypeAlias, TypedDict
 
 from fastapi import Query, Request
@@ -12,6 +13,7 @@ from app.api.bodies import manifests
 from app.api.change_events import record_changes
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Body, By, DryRun, answer, context, write_once
+from app.control.domain.specs import rate_per_second
 from app.manifests.attainable import SLO_ATTAINABLE
 from app.manifests.diff import diff
 from app.manifests.drafts import describe_draft
@@ -24,6 +26,8 @@ from app.world.carried import find_uncarried
 from app.world.decisions import Action, ObjectDecision
 from app.world.declare import declare
 from app.world.sets import make_fingerprint, name_set
+
+STEEP_RISE = 5.0  # times a declared rate
 
 router = TypedRouter(prefix="/api/v1", tags=["apply"])
 
@@ -98,6 +102,7 @@ def apply(
         record_changes(connection, done.decisions, dry_run=dry)
         uncarried = find_uncarried(connection, done.decisions, names_fleet=not by.principal.tenant)
         warnings = [text for decision in done.decisions for text in _warnings(connection, decision)]
+        warnings += [text for decision in done.decisions for text in _find_steep_rise(decision)]
         applied: AppliedWire = {
             "dryRun": dry,
             "resourceVersion": done.resource_version,
@@ -153,3 +158,16 @@ def _warnings(connection: Connection, decision: ObjectDecision) -> list[str]:
         for known in decision.object.conditions
         if known["type"] == SLO_ATTAINABLE and known["status"] == "False"
     ]
+
+
+def _find_steep_rise(decision: ObjectDecision) -> Iterator[str]:
+    """Yields what to look at where a rate rises so far that it may be mistyped: other services may lose their GPUs."""
+    key, before, after = decision.key, decision.before, decision.after
+    if key.kind is not Kind.SERVICE or before is None or after is None:
+        return
+    old, new = (rate_per_second(stored.spec) for stored in (before, after))
+    if 0 < old * STEEP_RISE <= new:
+        yield (
+            f"{key}: ratePerSecond is {new / old:.3g} times what it was, {old:g} -> {new:g}; what others would lose: "
+            f"gpuwright what-if --rate {key.tenant}/{key.name}={new:g}"
+        )

@@ -130,6 +130,17 @@ def test_a_rate_that_the_whole_fleet_cannot_carry_is_warned_of(server: RunningSe
     assert fitting.json["warnings"] == []
 
 
+def test_a_rate_that_rises_steeply_is_warned_of_before_it_counts(server: RunningServer) -> None:
+    server.request("POST", "/api/v1/apply", [service("steep", "shop", ratePerSecond=20)])
+    steeper = server.request("POST", "/api/v1/apply?dryRun=true", [service("steep", "shop", ratePerSecond=200)])
+    assert steeper.json["warnings"] == [
+        "Service shop/steep: ratePerSecond is 10 times what it was, 20 -> 200; what others would lose: "
+        "gpuwright what-if --rate shop/steep=200"
+    ]
+    higher = server.request("POST", "/api/v1/apply?dryRun=true", [service("steep", "shop", ratePerSecond=60)])
+    assert higher.json["warnings"] == []
+
+
 def test_a_warning_says_that_an_accepted_slo_cannot_be_met(server: RunningServer) -> None:
     hopeless = service("warned", "shop", slo={"latencyMs": 1, "percentile": 98})
     reply = server.request("POST", "/api/v1/apply", [hopeless])
