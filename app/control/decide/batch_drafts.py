@@ -19,7 +19,7 @@ from app.control.rollout import find_blocked
 from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.rules import WaitingChange
 from solvers.planning.batches.batch import WHOLE, Batch, GroupRow, MoveLimit
-from solvers.planning.plan import Plan
+from solvers.planning.plan import Cost, Plan
 
 URGENT_SECONDS = 3.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
@@ -100,10 +100,14 @@ class BatchContext:
         return 0.0 if self.is_unchanged else effort(self.question, self.decision.plan.changes)
 
     @property
-    def cost(self) -> float:
-        """The cost an hour of the decision without batches."""
+    def costs(self) -> Cost:
+        """The costs an hour of the decision without batches."""
         verdict = None if self.is_unchanged else self.decision.verdict
-        return (verdict or self.question.verdict).cost.total
+        return (verdict or self.question.verdict).cost
+
+    @property
+    def cost(self) -> float:
+        return self.costs.total
 
     @property
     def plan(self) -> Plan:

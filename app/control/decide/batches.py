@@ -23,6 +23,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.rollout.changes import changes
 from app.control.rollout.rules import WaitingChange
 from solvers.planning.batches.batch import WHOLE, Batch, BatchGroup, BatchKind, GroupRow
+from solvers.planning.plan import Cost
 from solvers.planning.problem import Place
 
 log = logging.getLogger(__name__)
@@ -149,9 +150,18 @@ def find_blocked_places(snapshot: Snapshot, found: Decision, waiting: Iterable[W
 
 def spell_batches(context: BatchContext, found: Decision) -> str:
     """Returns what the batches of a decision save, beside the decision without them, and the churn that they add."""
-    saved = context.cost - found.verdict.cost.total if found.verdict else 0.0
+    before, after = context.costs, found.verdict.cost if found.verdict else context.costs
     churn = found.value.churn - context.churn if found.value else 0.0
     price = f"making it costs {churn:.2f} once" if churn >= LEAST_SPELLED else "making it costs nothing"
     is_alone = context.decision.desired == context.snapshot.in_force
     compared = "" if is_alone else "compared with only following the load, "
-    return f"{compared}a batch of moves saves {saved:.2f} an hour; {price}"
+    return f"{compared}a batch of moves {_spell_gain(before, after)}; {price}"
+
+
+def _spell_gain(before: Cost, after: Cost) -> str:
+    """Returns what is gained; penalties are no money, so requests that are not served have words of their own."""
+    saved = before.resource - after.resource
+    money = f"saves {saved:.2f} an hour" if saved >= 0 else f"costs {-saved:.2f} an hour more"
+    if before.unserved > after.unserved:
+        return f"serves more requests, and {money}"
+    return f"{money}, and serves fewer requests" if before.unserved < after.unserved else money
