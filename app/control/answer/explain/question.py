@@ -99,13 +99,22 @@ def _reasons(question: Question, plan: Plan) -> dict[str, UnservedWhyWire]:
     return {line.service: {"reason": line.reason, "relaxation": line.relaxation} for line in found}
 
 
+WHY_PINNED = {  # by the state of a node on which nothing is planned
+    "reporting": "is cordoned there, or rests after a failed step",
+    "silent": "does not report",
+    "mismatch": "has other GPUs than declared",
+}
+
+
 def _service(
     question: Question, plan: Plan, name: str, snapshot: Snapshot, recent: RecentLoads | None
 ) -> ExplainedServiceWire | Missing:
     if name not in question.problem.services:
-        pinned = [instance.id for _, instance in question.pinned if instance.service and instance.owner == name]
-        late = f"{name} was declared after this plan was made; the next cycle plans for it"
-        return {"missing": late if not pinned else f"{name} runs on cordoned GPUs, and stays there unchanged"}
+        nodes = sorted({node for node, instance in question.pinned if instance.service and instance.owner == name})
+        if not nodes:
+            return {"missing": f"{name} was declared after this plan was made; the next cycle plans for it"}
+        whys = [f"{node} {WHY_PINNED[snapshot.nodes[node].state]}" for node in nodes]
+        return {"missing": f"{name} stays unchanged where it runs: {'; '.join(whys)}"}
     why = why_service(question.problem, plan, name)
     sentences = describe_service(question.problem, why)
     found = why_uncertain(question.problem, plan, snapshot, name)

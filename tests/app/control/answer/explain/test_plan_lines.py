@@ -8,6 +8,7 @@ import pytest
 
 from app.control.answer.explain.plan_lines import add_predictions, drop_left_out
 from app.control.answer.explain.question import Explain
+from app.control.decide.assigning import assign_plan
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import ExpectedLoad, NodeStatus, Snapshot
 from app.control.formulate.pose import pose
@@ -91,6 +92,28 @@ def test_sentences_name_gpus_as_their_nodes_do(world: Snapshot, plan: Plan) -> N
         assert f"{instance.node}/1" in explanation["sentences"][0]
         assert f"{instance.node}/0" not in "\n".join(explanation["sentences"])
     assert Explain(world, plan, "instance", "none").answered() == {"missing": "the plan has no instance none"}
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (NodeStatus("", "silent"), "does not report"),
+        (NodeStatus("", "mismatch"), "has other GPUs than declared"),
+        (NodeStatus("", "reporting", cordoned_gpus=(0, 1)), "is cordoned there, or rests after a failed step"),
+    ],
+)
+def test_why_a_service_stays_where_nothing_is_planned(
+    world: Snapshot, question: Question, plan: Plan, status: NodeStatus, said: str
+) -> None:
+    running = replace(world, in_force=assign_plan(world, question, plan))
+    nodes = {name: replace(status, name=name) for name in world.nodes}
+    held = replace(running, nodes=nodes, expected=dict.fromkeys(world.expected, ExpectedLoad(1.0)))
+    nothing = replace(plan, instances=(), unserved=())
+    for service in {line.service for line in plan.instances}:
+        places = sorted({line.node for line in plan.instances if line.service == service})
+        assert Explain(held, nothing, "service", service).answered() == {
+            "missing": f"{service} stays unchanged where it runs: {'; '.join(f'{node} {said}' for node in places)}"
+        }
 
 
 def test_a_service_that_was_declared_later_is_named_as_new(world: Snapshot, plan: Plan) -> None:
