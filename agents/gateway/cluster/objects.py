@@ -108,7 +108,7 @@ def write_route(settings: RouteSettings, service: str, weights: Mapping[int, int
 
 
 def write_echo_route(settings: RouteSettings, echo: str) -> Object:
-    """Returns a route of requests that have a header which nobody knows."""
+    """Returns a route of requests that have a secret header, so that it gets none."""
     path = {"type": "Exact", "value": f"/{settings.gateway}.echo"}
     rule = {
         "matches": [{"path": path, "headers": [{"name": "gpuwright-echo", "value": echo}]}],

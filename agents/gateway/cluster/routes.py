@@ -109,7 +109,7 @@ class ClusterRoutes:
             except (ApiAway, ApiRefused) as error:
                 trouble = str(error)
                 for known in self._progress.values():
-                    known.forget_echo()  # nobody knows what the Gateway has heard meanwhile
+                    known.forget_echo()  # the Gateway may have missed what was written
             except Exception as error:  # whatever happens, this thread goes on
                 log.exception("routes could not be written")
                 trouble = str(error)

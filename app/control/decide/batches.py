@@ -155,10 +155,10 @@ def spell_batches(context: BatchContext, found: Decision) -> str:
     price = f"making it costs {churn:.2f} once" if churn >= LEAST_SPELLED else "making it costs nothing"
     is_alone = context.decision.desired == context.snapshot.in_force
     compared = "" if is_alone else "compared with only following the load, "
-    return f"{compared}a batch of moves {_spell_gain(before, after)}; {price}"
+    return f"{compared}a batch of moves {spell_gain(before, after)}; {price}"
 
 
-def _spell_gain(before: Cost, after: Cost) -> str:
+def spell_gain(before: Cost, after: Cost) -> str:
     """Returns what is gained; penalties are no money, so requests that are not served have words of their own."""
     saved = before.resource - after.resource
     money = f"saves {saved:.2f} an hour" if saved >= 0 else f"costs {-saved:.2f} an hour more"

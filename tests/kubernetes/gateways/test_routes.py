@@ -141,7 +141,7 @@ def test_a_copy_stays_until_a_gateway_that_stood_still_knows_the_other(site: Rou
         until(lambda: site.read_echo() not in ("", before), "the Gateway is asked")
         until(lambda: len(site.plane.counts) > reports + 3, "it still reports")
         assert site.read_weights() == [10_000], "no route has changed"
-        assert site.plane.newest.endpoints < version, "and nobody has read the slices"
+        assert site.plane.newest.endpoints < version, "and the slices have not been read"
         assert len(site.list_objects("endpointslices")) == 3
     site.await_version(version)
     assert len(site.list_objects("endpointslices")) == 2

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.control.decide.batches import spell_gain
 from app.control.decide.decide import draft_changes
 from app.control.decide.least_change import follow_rates
 from app.control.decide.messages import explain_decisions, true_reason
@@ -14,6 +15,7 @@ from app.control.domain.events import Reason
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
+from solvers.planning.plan import Cost
 from tests.app.control.decide.test_batches import SECONDS, SOLVER, START, fleet, under_load
 
 
@@ -148,3 +150,16 @@ def test_a_service_that_nothing_carries_any_more_is_named_without_a_rate_of_zero
     question, decision = decided(replace(planned, in_force={}))
     first = message(question, decision).split("; ")[0]
     assert first.endswith(" requests a second are expected, and no instance that stays serves them")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (Cost(5.0, 0.0), Cost(3.5, 0.0), "saves 1.50 an hour"),
+        (Cost(5.0, 90_000.0), Cost(5.5, 10.0), "serves more requests, and costs 0.50 an hour more"),
+        (Cost(5.0, 90_000.0), Cost(4.5, 0.0), "serves more requests, and saves 0.50 an hour"),
+        (Cost(5.0, 0.0), Cost(2.0, 0.1), "saves 3.00 an hour, and serves fewer requests"),
+    ],
+)
+def test_a_penalty_is_never_said_to_be_money(before: Cost, after: Cost, said: str) -> None:
+    assert spell_gain(before, after) == said
