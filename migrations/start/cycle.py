@@ -57,7 +57,9 @@ UP = [
         decided_by text NOT NULL DEFAULT '',
         decided_at timestamptz,
         asked jsonb NOT NULL DEFAULT '{}',
-        rollout jsonb NOT NULL DEFAULT '{}'
+        rollout jsonb NOT NULL DEFAULT '{}',
+        others jsonb NOT NULL DEFAULT '[]',
+        cross_check jsonb
     )
     """,
     "CREATE INDEX plan_state ON plan (state) WHERE state IN ('proposed', 'rolling', 'paused')",
@@ -134,6 +136,11 @@ UP = [
         paced bigint NOT NULL DEFAULT 0,
         pace_late bigint NOT NULL DEFAULT 0,
         planned double precision,
+        low double precision,
+        high double precision,
+        bands smallint NOT NULL DEFAULT 0,
+        bands_held smallint NOT NULL DEFAULT 0,
+        hours_ahead double precision[],
         PRIMARY KEY (tenant, service, at)
     )
     """,
@@ -153,6 +160,10 @@ UP = [
         paced double precision NOT NULL DEFAULT 0,
         pace_late double precision NOT NULL DEFAULT 0,
         planned double precision,
+        low double precision,
+        high double precision,
+        bands int NOT NULL DEFAULT 0,
+        bands_held int NOT NULL DEFAULT 0,
         PRIMARY KEY (tenant, service, hour)
     )
     """,

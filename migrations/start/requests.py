@@ -15,18 +15,19 @@ UP = [
         PRIMARY KEY (node, gpu)
     )
     """,
-    # Notices that a node will be reclaimed, by those who give them. A notice of the node's agent stays when an operator
-    # withdraws it, so that the next report does not give it again.
+    # Notices that a node will be reclaimed, by those who give them; without a time, its cluster drains it. A notice of
+    # the node's agent stays when an operator withdraws it, so that the next report does not give it again.
     """
     CREATE TABLE reclaim_notice (
         node text COLLATE "C" NOT NULL,
         source text NOT NULL CHECK (source IN ('request', 'node')),
-        deadline timestamptz NOT NULL,
+        deadline timestamptz,
         is_withdrawn boolean NOT NULL DEFAULT false,
         asked_by text NOT NULL,
         asked_at timestamptz NOT NULL DEFAULT now(),
         message text NOT NULL DEFAULT '',
-        PRIMARY KEY (node, source)
+        PRIMARY KEY (node, source),
+        CONSTRAINT asked_with_time CHECK (deadline IS NOT NULL OR source = 'node')
     )
     """,
     """

@@ -28,13 +28,15 @@ UP = [
     )
     """,
     # What a node last reported beyond its state; rewritten only when it changes. `noted`: the Node's status holds the
-    # health of its devices.
+    # health of its devices. `requested_at`: when it last asked for another partition of each GPU, for as long as plans
+    # remember it.
     """
     CREATE TABLE node_detail (
         node text COLLATE "C" PRIMARY KEY,
         changed_at timestamptz NOT NULL,
         detail jsonb NOT NULL,
-        noted boolean NOT NULL DEFAULT false
+        noted boolean NOT NULL DEFAULT false,
+        requested_at jsonb NOT NULL DEFAULT '{}'
     ) WITH (fillfactor = 70)
     """,
     # One row for each node, instance and generation, so that each refusal is audited once.

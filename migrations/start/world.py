@@ -82,6 +82,7 @@ UP = [
     "CREATE INDEX token_replaces ON token (replaces) WHERE replaces <> ''",
     "CREATE INDEX token_ended ON token (expires_at) WHERE scope = 'node'",
     "CREATE INDEX token_sessions ON token (created_by, created_at) WHERE label = 'console · session'",
+    "CREATE INDEX token_people ON token (created_by, created_at) WHERE created_by LIKE 'person:%'",
     "CREATE INDEX token_over ON token (least(revoked_at, CASE WHEN scope <> 'node' THEN expires_at END))",
     """
     CREATE TABLE join_token (

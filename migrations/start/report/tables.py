@@ -124,8 +124,8 @@ OF_ALL = ("price", "carbon_intensity")
 FLEET = "(SELECT report.reads_fleet())"
 TENANTS = "ANY (CAST((SELECT report.reads_tenants()) AS text[]))"
 ROWS_OF_READERS = {
-    **dict.fromkeys(OF_TENANTS, f"{FLEET} OR tenant = {TENANTS}"),
-    **dict.fromkeys(OF_FLEET, FLEET),
+    **dict.fromkeys((*OF_TENANTS, "service_load", "service_load_hour"), f"{FLEET} OR tenant = {TENANTS}"),
+    **dict.fromkeys((*OF_FLEET, "plan"), FLEET),
     "object": f"(kind = 'Tenant' AND ({FLEET} OR name = {TENANTS})) OR (kind = 'Policy' AND {FLEET})",
     "report_reader": "EXISTS (SELECT FROM pg_roles WHERE rolname = role AND pg_has_role(pg_roles.oid, 'USAGE'))",
 }
@@ -135,6 +135,7 @@ POLICIES = [
     for table, rows in ROWS_OF_READERS.items()
 ]
 _READ = ", ".join((*OF_TENANTS, *OF_FLEET, *OF_ALL, "report_reader"))
+_OF_LOADS = "seconds, requests, planned, low, high, bands, bands_held"
 
 
 def _grants(verb: str, to: str) -> str:
@@ -143,6 +144,9 @@ def _grants(verb: str, to: str) -> str:
         "SELECT ON ALL TABLES IN SCHEMA report",
         f"SELECT ON {_READ}",
         "SELECT (kind, tenant, name, spec) ON object",
+        "SELECT (generation, at, others, cross_check) ON plan",
+        f"SELECT (tenant, service, at, latency_counts, {_OF_LOADS}) ON service_load",
+        f"SELECT (tenant, service, hour, {_OF_LOADS}) ON service_load_hour",
     )
     return "\n".join(f"        EXECUTE format('{verb} {right} {to} %I', role);" for right in rights)
 

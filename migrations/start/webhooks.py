@@ -1,17 +1,6 @@
-"""Webhooks and what they shall get: a delivery for each new event, written in the event's own transaction.
-
-Also an index by which the tokens of a person who signed in are found.
-"""
+"""Webhooks and what they shall get: a delivery for each new event or entry of the audit, written in its transaction."""
 
 from __future__ import annotations
-
-from alembic import op
-
-revision = "0035"
-down_revision = "0034"
-branch_labels = None
-depends_on = None
-SERVES = "0025"
 
 UP = [
     """
@@ -23,7 +12,8 @@ UP = [
         seen_at timestamptz NOT NULL,
         sent bigint NOT NULL DEFAULT 0,
         sent_at timestamptz,
-        error text NOT NULL DEFAULT ''
+        error text NOT NULL DEFAULT '',
+        audit boolean NOT NULL DEFAULT false
     )
     """,
     # Without a time when it is due it is a dead letter.
@@ -48,30 +38,31 @@ UP = [
             'at', NEW.at, 'reason', NEW.reason, 'severity', NEW.severity, 'kind', NEW.kind, 'tenant', NEW.tenant,
             'name', NEW.name, 'message', NEW.message, 'generation', NEW.generation), now()
         FROM webhook
-        WHERE (severities = '{}' OR NEW.severity = ANY (severities))
+        WHERE NOT audit AND (severities = '{}' OR NEW.severity = ANY (severities))
             AND (reasons = '{}' OR NEW.reason = ANY (reasons))
             AND (tenants = '{}' OR NEW.tenant = ANY (tenants))
             AND NOT (NEW.kind = 'Webhook' AND NEW.name = webhook.name);
         RETURN NULL;
     END $$
     """,
-    "CREATE INDEX token_people ON token (created_by, created_at) WHERE created_by LIKE 'person:%'",
     "CREATE TRIGGER event_for_webhooks AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION note_for_webhooks()",
+    """
+    CREATE FUNCTION note_audit_for_webhooks() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO webhook_delivery (hook, event, due_at)
+        SELECT webhook.name, jsonb_build_object('audit', fresh.id), now()
+        FROM fresh, webhook WHERE webhook.audit ORDER BY fresh.id;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER audit_for_webhooks AFTER INSERT ON audit REFERENCING NEW TABLE AS fresh
+    FOR EACH STATEMENT EXECUTE FUNCTION note_audit_for_webhooks()
+    """,
 ]
+
 DOWN = [
-    "DROP INDEX token_people",
-    "DROP TRIGGER event_for_webhooks ON event",
-    "DROP FUNCTION note_for_webhooks()",
-    "DROP TABLE webhook_delivery",
-    "DROP TABLE webhook",
+    "DROP TABLE webhook_delivery, webhook",
+    "DROP TRIGGER event_for_webhooks ON event; DROP TRIGGER audit_for_webhooks ON audit",
+    "DROP FUNCTION note_for_webhooks(), note_audit_for_webhooks()",
 ]
-
-
-def upgrade() -> None:
-    for sql in UP:
-        op.execute(sql)
-
-
-def downgrade() -> None:
-    for sql in DOWN:
-        op.execute(sql)

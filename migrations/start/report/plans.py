@@ -1,24 +1,9 @@
-"""What plans of other planners cost and serve, beside each plan, and a view of those of the newest."""
+"""Views of what is known of plans beside themselves: other planners' plans, and what CP-SAT found."""
 
 from __future__ import annotations
 
-from alembic import op
-
-from migrations.start.report.tables import FLEET, READERS
 from migrations.start.report.view import Column, View
 
-revision = "0030"
-down_revision = "0029"
-branch_labels = None
-depends_on = None
-SERVES = "0025"
-
-# Who reads reports may read these columns of plans, too; the policy shows rows to readers of the whole fleet alone.
-OF_OBJECTS, OF_PLANS = "SELECT (kind, tenant, name, spec) ON object", "SELECT (generation, at, others) ON plan"
-BEFORE = READERS[-1].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
-AFTER = "\n".join(
-    f"{line}\n{line.replace(OF_OBJECTS, OF_PLANS)}" if OF_OBJECTS in line else line for line in BEFORE.split("\n")
-)
 OTHER_PLANNERS = View(
     "other_planners",
     "What other planners' plans cost and serve, for the newest problem that any was asked about. Only "
@@ -42,27 +27,21 @@ OTHER_PLANNERS = View(
     "ageSeconds" double precision)
 WHERE plan.generation = (SELECT max(generation) FROM plan WHERE others <> '[]')""",
 )  # fmt: skip
-
-UP = [
-    "ALTER TABLE plan ADD COLUMN others jsonb NOT NULL DEFAULT '[]'",
-    f"ALTER TABLE plan ENABLE ROW LEVEL SECURITY;\nCREATE POLICY report_reader ON plan FOR SELECT USING ({FLEET})",
-    AFTER,
-    OTHER_PLANNERS.statement,
-    "SELECT report.admit(role) FROM (SELECT DISTINCT role FROM report_reader JOIN pg_roles ON rolname = role) AS known",
-]
-DOWN = [
-    "DROP VIEW report.other_planners",
-    BEFORE,
-    "DROP POLICY report_reader ON plan;\nALTER TABLE plan DISABLE ROW LEVEL SECURITY",
-    "ALTER TABLE plan DROP COLUMN others",
-]
-
-
-def upgrade() -> None:
-    for sql in UP:
-        op.execute(sql)
-
-
-def downgrade() -> None:
-    for sql in DOWN:
-        op.execute(sql)
+CROSS_CHECKS = View(
+    "cross_checks",
+    "What CP-SAT found of plans of fleets of at most 8 GPUs and 6 services. Only for readers of the whole fleet.",
+    [
+        Column("generation", "plan.generation", "The plan."),
+        Column("checked_at", "checked.at", "When it was checked."),
+        Column("outcome", "checked.outcome",
+               "`same`: no plan is cheaper. `dearer`: one is. `unproved`: CP-SAT ran out of work. `contradiction`: one "
+               "of the two is wrong. `unchecked`: see the message."),
+        Column("cost_per_hour", "round(checked.cost, 9)", "What the plan costs an hour, hand-overs and jobs aside."),
+        Column("bound_per_hour", "round(checked.bound, 9)", "What any plan costs at least, by CP-SAT."),
+        Column("message", "checked.message", "The outcome in words."),
+    ],
+    """FROM plan CROSS JOIN LATERAL jsonb_to_record(plan.cross_check) AS checked (
+    outcome text, message text, cost numeric, bound numeric, at timestamptz)
+WHERE plan.cross_check IS NOT NULL""",
+)  # fmt: skip
+PLAN_VIEWS = [OTHER_PLANNERS, CROSS_CHECKS]

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0029"
-down_revision = "0025"
-branch_labels = None
-depends_on = None
-SERVES = "0025"
-
 UP = [
     """
     CREATE TABLE scale_plan (
@@ -72,11 +64,4 @@ UP = [
     """,
 ]
 
-
-def upgrade() -> None:
-    for sql in UP:
-        op.execute(sql)
-
-
-def downgrade() -> None:
-    op.execute("DROP TABLE scale_pause, scale_decision, scale_plan")
+DOWN = ["DROP TABLE scale_pause, scale_decision, scale_plan"]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from alembic import op
 
-from migrations.start import cycle, minutes, money, report, requests, telemetry, world
+from migrations.start import cycle, minutes, money, report, requests, scale, telemetry, webhooks, world
 
-revision = "0025"
+revision = "0038"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-UP = [*world.UP, *telemetry.UP, *minutes.UP, *cycle.UP, *requests.UP, *money.UP, *report.UP]
-DOWN = [*report.DOWN, *money.DOWN, *requests.DOWN, *cycle.DOWN, *minutes.DOWN, *telemetry.DOWN, *world.DOWN]
+NOUNS = (world, telemetry, minutes, cycle, requests, money, scale, webhooks, report)
+UP = [sql for noun in NOUNS for sql in noun.UP]
+DOWN = [sql for noun in reversed(NOUNS) for sql in noun.DOWN]
 
 
 def upgrade() -> None:
