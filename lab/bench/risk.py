@@ -45,7 +45,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
 
 def score_load(load: str, risk: float, seeds: int) -> dict[str, Any]:
     """Returns the row of one load and risk; the hours of all seeds count alike."""
-    from simulation.measure.forecast_scores import LEARNING_SECONDS, RATES, Trace, score
+    from lab.forecast_scores import LEARNING_SECONDS, RATES, Trace, score
     from solvers.forecast import expect
 
     hours, scores = ceil(WINDOWS / risk), []

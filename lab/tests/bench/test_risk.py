@@ -9,7 +9,7 @@ import pytest
 
 from lab.bench.risk import LOADS, hold_levels, score_load
 from lab.bench.risk_plot import draw
-from simulation.measure.forecast_scores import Trace, score
+from lab.forecast_scores import Trace, score
 from solvers.forecast import expect
 
 

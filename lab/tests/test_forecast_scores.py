@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from simulation.measure.forecast_scores import LEARNING_SECONDS, score, traces
+from lab.forecast_scores import LEARNING_SECONDS, score, traces
 from solvers.forecast import Forecast, expect
 from tests.support.soak import scaled
 
