@@ -1,4 +1,4 @@
-"""The true speed of a simulated fleet: by profiles, neighbours, and configured errors.
+"""The true speed of a simulated fleet: by profiles and neighbours.
 
 A plan knows profiles; the fleet knows the truth. If both are equal, a correct plan meets its SLOs.
 """
@@ -34,10 +34,9 @@ class SimulatedResident:
 
 @dataclass(frozen=True)
 class FleetTruth:
-    """A problem's figures times their configured errors."""
+    """A problem's figures."""
 
     problem: Problem
-    wrong: Mapping[ProfileKey, float] = field(default_factory=dict)  # its real times are this many times as long
     start_seconds: Mapping[ProfileKey, float] = field(default_factory=dict)
 
     def exec_ms(
@@ -54,7 +53,7 @@ class FleetTruth:
             return UNKNOWN_MS
         batches = profile.latency_ms
         profiled = int(batch) if int(batch) in batches else min(batches, key=lambda size: (abs(size - batch), size))
-        alone = interpolate(batches[profiled], sm_percent) * self.wrong.get(key, 1.0)
+        alone = interpolate(batches[profiled], sm_percent)
         return alone * self._slow(profile.demand, key[2], sm_percent, neighbours, clock_mhz)
 
     def batches_ms(

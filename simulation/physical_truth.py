@@ -24,7 +24,7 @@ class PhysicalTruth(FleetTruth):
     def of(cls, declared: FleetTruth, physics: Physics) -> PhysicalTruth:
         """Returns the fleet on this physics, which learns of models that it does not know."""
         learn(physics, declared.problem)
-        return cls(declared.problem, declared.wrong, declared.start_seconds, physics)
+        return cls(declared.problem, declared.start_seconds, physics)
 
     def exec_ms(
         self,
@@ -38,7 +38,7 @@ class PhysicalTruth(FleetTruth):
         if key not in self.physics:
             return UNKNOWN_MS
         group = [RunningLoad(key, batch, sm_percent), *_running(neighbours)]
-        return self.physics.together(group, clock_mhz).times_ms[0] * self.wrong.get(key, 1.0)
+        return self.physics.together(group, clock_mhz).times_ms[0]
 
     def batches_ms(
         self,
@@ -53,8 +53,7 @@ class PhysicalTruth(FleetTruth):
         if key not in self.physics:
             return None
         mine = RunningLoad(key, batch, sm_percent)
-        found = self.physics.sample_ms(mine, _running(neighbours), clock_mhz, random, count)
-        return found * self.wrong.get(key, 1.0)
+        return self.physics.sample_ms(mine, _running(neighbours), clock_mhz, random, count)
 
     def units_per_second(
         self,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, event
@@ -22,14 +21,12 @@ from app.nodes import device_status
 from app.store.database.database import Database
 from simulation import world as worlds
 from simulation.clock import Clock
-from simulation.fleet.fleet import NodeMaker, SimulatedFleet, whole_nodes
+from simulation.fleet.fleet import NodeMaker, SimulatedFleet, make_light_node
 from simulation.fleet.gateway import Gateway
 from simulation.fleet.history import History, list_changes
 from simulation.fleet.messages import Post
-from simulation.fleet_truth import FleetTruth
 from simulation.shapes import Shape
 from simulation.truth import Physics
-from solvers.planning.problem import ProfileKey
 
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
@@ -143,26 +140,20 @@ def open_simulation(
     database_url: str,
     world: DeclaredFiles,
     shapes: Mapping[str, Shape] | None = None,
-    wrong: Mapping[ProfileKey, float] | None = None,
     seed: int = 0,
     work: int = WORK,
-    whole: Path | None = None,
-    make_nodes: Callable[[FleetTruth, Clock], NodeMaker] | None = None,
+    make_node: NodeMaker = make_light_node,
     physics: Physics | None = None,
 ) -> Iterator[Simulation]:
     """Declares the world in an empty database, and yields a fleet and a planner there.
 
-    With a folder for `whole`, every node has its own agent: keeper, watch and power loop. `make_nodes` returns what
-    makes nodes of another kind. With a physics, profiles are only what the planner believes.
+    `make_node` may make nodes of another kind. With a physics, profiles are only what the planner believes.
     """
     clock = Clock()
     database = Database(database_url, pool_size=3, direct=True, moment=clock.now)
     try:
         worlds.put(database, world)
-        truth: FleetTruth = worlds.truth_of(world, wrong, physics)
-        make_node = make_nodes(truth, clock) if make_nodes else None
-        if whole is not None:
-            make_node = whole_nodes(truth, clock, whole, seed)
+        truth = worlds.truth_of(world, physics)
         fleet = SimulatedFleet(truth, clock, shapes, seed, make_node=make_node)
         planner = Planner(
             PlannerStore(database, "simulation", LEASE_SECONDS),

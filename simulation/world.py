@@ -57,11 +57,9 @@ def put(database: Database, world: DeclaredFiles) -> None:
     database.write(lambda connection: declare(connection, ACTOR, manifests))
 
 
-def truth_of(
-    world: DeclaredFiles, wrong: Mapping[ProfileKey, float] | None = None, physics: Physics | None = None
-) -> FleetTruth:
-    """Returns the fleet's truth: a physics, or the profiles; except for those that are wrong by a factor."""
-    declared = FleetTruth(build_problem(world, MEAN_QUANTILE), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
+def truth_of(world: DeclaredFiles, physics: Physics | None = None) -> FleetTruth:
+    """Returns the fleet's truth: a physics, or the profiles."""
+    declared = FleetTruth(build_problem(world, MEAN_QUANTILE), start_seconds(world.of(Kind.PROFILE)))
     return declared if physics is None else PhysicalTruth.of(declared, physics)
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from agents.keeper.copies import NodeCopy, Stage
 from simulation.clock import Clock
 from simulation.fleet.node import LightNode
-from simulation.fleet.whole import WholeNode
 from simulation.fleet_truth import FleetTruth, SimulatedResident
 from simulation.serving.admission import admit_arrivals
 from simulation.serving.arrivals import RequestTimes
@@ -26,17 +24,11 @@ RAMP_SECONDS = 30.0  # until all who will ask do ask
 EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
 
 
-NodeMaker = Callable[[Node], LightNode]
+NodeMaker = Callable[[Node, FleetTruth, Clock, int], LightNode]  # the last is a seed
 
 
-def light_nodes(truth: FleetTruth, clock: Clock, seed: int) -> NodeMaker:
-    """Returns the maker of nodes without an agent of their own."""
-    return lambda node: LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
-
-
-def whole_nodes(truth: FleetTruth, clock: Clock, folder: Path, seed: int) -> NodeMaker:
-    """Returns the maker of nodes whose agents keep their state in `folder`."""
-    return lambda node: WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, folder / node.name, seed)
+def make_light_node(node: Node, truth: FleetTruth, clock: Clock, seed: int) -> LightNode:
+    return LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +53,7 @@ class SimulatedFleet:
         seed: int = 0,
         left_out: Collection[str] = (),
         patient: bool = False,
-        make_node: NodeMaker | None = None,
+        make_node: NodeMaker = make_light_node,
         saves: MutableMapping[str, float] | None = None,
     ) -> None:
         self.truth = truth
@@ -70,8 +62,8 @@ class SimulatedFleet:
         self.arrivals = RequestTimes(seed)
         self.patient = patient  # requests to a service begin once it is served, and then ramp up
         self.left_out = frozenset(left_out)  # nodes and services outside this simulation
-        make = make_node or light_nodes(truth, clock, seed)
-        self._machines = {n.name: make(n) for n in truth.problem.nodes.values() if n.name not in self.left_out}
+        nodes = [node for name, node in truth.problem.nodes.items() if name not in self.left_out]
+        self._machines = {node.name: make_node(node, truth, clock, seed) for node in nodes}
         self.nodes = dict(self._machines)  # those that are declared now
         self.declared: dict[str, float] = {}
         self.services: dict[str, Total] = {}

@@ -18,7 +18,6 @@ from app.store.fleet import assignments
 from simulation.fleet.fleet import SimulatedFleet
 from simulation.fleet.node import LightNode
 from simulation.fleet.node_reports import Speaker
-from simulation.fleet.whole import WholeNode, WholeSpeaker
 
 SOONEST_SECONDS = 1.0  # between two reports of a node
 BATCH_REPORTS = 100
@@ -33,7 +32,7 @@ class NodeLine:
     """A node's link to the control plane."""
 
     node: LightNode
-    speaker: Speaker | WholeSpeaker
+    speaker: Speaker
     due: float
     last: float = float("-inf")
     how: How = "as usual"  # silent: neither receives nor sends; the others affect reports alone
@@ -48,7 +47,7 @@ class Post:
         self.intake = Intake(database, RETENTION)
         self.lines = {
             name: NodeLine(
-                node, _speaker(node), fleet.clock.seconds + REPORT_SECONDS * place / max(1, len(fleet.nodes))
+                node, node.open_speaker(), fleet.clock.seconds + REPORT_SECONDS * place / max(1, len(fleet.nodes))
             )
             for place, (name, node) in enumerate(sorted(fleet.nodes.items()))
         }
@@ -124,7 +123,3 @@ class Post:
             speaker = self.lines[report.node].speaker
             speaker.note_stored(report, [drop.what for drop in answer.dropped if drop.reason in ("future", "later")])
             speaker.start_above(answer.incarnation)
-
-
-def _speaker(node: LightNode) -> Speaker | WholeSpeaker:
-    return WholeSpeaker(node) if isinstance(node, WholeNode) else Speaker(node)

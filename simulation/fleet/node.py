@@ -10,6 +10,7 @@ import random
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,6 +32,9 @@ from simulation.fleet_truth import FleetTruth
 from simulation.serving.copies import CopyWork, count_move_seconds
 from simulation.serving.token_copies import new_work
 from solvers.planning.problem import ProfileKey
+
+if TYPE_CHECKING:
+    from simulation.fleet.node_reports import Speaker
 
 ROUTE_SECONDS = 0.2
 DRAIN_SECONDS = 1.0
@@ -78,6 +82,12 @@ class LightNode:
     def date(self) -> datetime:
         """Returns the date by the node's own clock, which may be wrong."""
         return self.clock.now() + self.clock_off
+
+    def open_speaker(self) -> Speaker:
+        """Returns what reports for it."""
+        from simulation.fleet.node_reports import Speaker
+
+        return Speaker(self)
 
     # Input.
 

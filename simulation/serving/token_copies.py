@@ -18,7 +18,7 @@ from simulation.serving.copies import EDGES_S, LONGEST_QUEUE_REQUESTS, PATIENCE_
 from simulation.serving.tokens import advance
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenPromise
 from solvers.llm.streams import TokenStream
-from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens, slow_down
+from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
 
 EDGES_MS: Floats = EDGES_S * 1000
 ANSWER_TOKENS = 1024  # that a gateway counts for every answer
@@ -197,4 +197,4 @@ def server_of(truth: FleetTruth, gpu_type: str, copy: NodeCopy, clock_mhz: float
     cost, limits = iterations(
         profile, size, problem.gpu_types[gpu_type], degree, largest_batch(copy), wanted.memory_gib, clock_mhz, 0.0
     )
-    return TokenServer(slow_down(cost, truth.wrong.get(key, 1.0)), limits, size.context_tokens, service.tokens.promise)
+    return TokenServer(cost, limits, size.context_tokens, service.tokens.promise)

@@ -12,7 +12,7 @@ from app.store.world.events import EventFilter, recent
 from simulation.fleet.history import count_attained_shares
 from simulation.run import Simulation, open_simulation
 from simulation.shapes import steady
-from simulation.world import read_documents
+from simulation.world import read_documents, truth_of
 from solvers.planning.judge.readings import value_at
 from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
@@ -36,8 +36,12 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
     # Just over twice the time of a batch: a service 15 % slower misses it by far.
     documents += [service("a", 120.0, slo_ms=60), service("b", 80.0, slo_ms=60)]
     shapes = all_noisy({"shop/a": steady, "shop/b": steady}, 0.02)
-    wrong = {("a", "fp16", "v100-16gb"): TRUTH}
-    with open_simulation(database_url, read_documents(documents), shapes, wrong) as fleet:
+    slower = profile("a")
+    slower["spec"]["latencyMs"] = {
+        batch: {sm: TRUTH * ms for sm, ms in curve.items()} for batch, curve in slower["spec"]["latencyMs"].items()
+    }
+    with open_simulation(database_url, read_documents(documents), shapes) as fleet:
+        fleet.fleet.follow(truth_of(read_documents([*documents[:6], slower, *documents[7:]])))
         factors = [1.0]
         for _ in fleet.seconds(LEARNT_SECONDS, 2.0):
             for row in read_correcting(fleet):

@@ -1,10 +1,10 @@
-"""The truth of a simulated fleet is what the judge of plans expects of it, unless a profile is wrong on purpose."""
+"""The truth of a simulated fleet is what the judge of plans expects of it."""
 
 from __future__ import annotations
 
 import pytest
 
-from simulation.fleet_truth import FleetTruth, SimulatedResident, interpolate
+from simulation.fleet_truth import SimulatedResident, interpolate
 from simulation.world import truth_of
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
@@ -36,12 +36,6 @@ def test_every_instance_of_a_plan_is_as_fast_as_the_plan_predicts() -> None:
         assert truth.exec_ms(key, instance.batch, instance.sm_percent, beside, instance.clock_mhz) == pytest.approx(
             instance.exec_ms
         )
-
-
-def test_a_profile_that_is_wrong_is_wrong_by_its_factor() -> None:
-    right = truth_of(small())
-    wrong = FleetTruth(right.problem, {KEY: 1.3})
-    assert wrong.exec_ms(KEY, 8, 40, []) == pytest.approx(1.3 * right.exec_ms(KEY, 8, 40, []))
 
 
 def test_a_lower_clock_is_slower_and_draws_less() -> None:

@@ -21,6 +21,7 @@ from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts
 from solvers.planning.problem import Place
 from tests.simulation.worlds import gpu_type, model, node, policy, profile, service, small
+from tests.support.whole_node import make_whole_nodes
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +123,7 @@ def test_nodes_that_draw_more_than_their_profiles_say_ask_and_keep_their_slos_ag
     world = [gpu_type(), policy(cycleSeconds=CYCLE_SECONDS), *declared]
     for name, rate in (("a", 200.0), ("b", 150.0)):
         world += [model(name), profile(name, powerW={"10": 30, "100": 112}), service(name, rate)]
-    with open_simulation(database_url, read_documents(world), whole=tmp_path) as simulation:
+    with open_simulation(database_url, read_documents(world), make_node=make_whole_nodes(tmp_path)) as simulation:
         marks = [simulation.history.mark(simulation.fleet)]
         for _ in range(2):
             simulation.advance(200.0)

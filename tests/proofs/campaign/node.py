@@ -22,10 +22,10 @@ from agents.seams.routes import Routes
 from agents.templates import Filled
 from agents.templates.reading import Template, read
 from simulation.clock import Clock
-from simulation.fleet.whole import WholeNode
 from simulation.fleet_truth import FleetTruth
 from tests.proofs.campaign.disk import PowerSafeDisk
 from tests.proofs.campaign.gateway import CampaignGateway, NodeRoutes
+from tests.support.whole_node import WholeNode
 
 JOURNAL = "journal.jsonl"
 BROKEN: Mapping[str, Mapping[str, Any]] = {  # what a process does in a broken place

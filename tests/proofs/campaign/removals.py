@@ -54,7 +54,7 @@ def _fencing(stack: ExitStack, url: str) -> None:
         fenced: TextClause = getattr(module, name)
         assert asked in fenced.text, f"{name} asks for no epoch"
         stack.enter_context(patch.object(module, name, text(fenced.text.replace(asked, not_asked))))
-    for agent in ("simulation.fleet.node", "simulation.fleet.whole", "agents.control.assignments"):
+    for agent in ("simulation.fleet.node", "tests.support.whole_node", "agents.control.assignments"):
         stack.enter_context(patch(f"{agent}.judge_assignment", lambda memory, offered: AssignmentVerdict.TAKE))
 
 

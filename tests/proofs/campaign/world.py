@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from app.manifests.offline import DeclaredFiles
+from simulation.clock import Clock
+from simulation.fleet_truth import FleetTruth
 from simulation.run import Simulation, open_simulation
 from simulation.world import read_documents
+from solvers.planning.problem import Node
 from tests.proofs.campaign.disk import PowerSafeDisk, in_use
 from tests.proofs.campaign.gateway import CampaignGateway
 from tests.proofs.campaign.node import CampaignNode
@@ -59,13 +62,12 @@ def campaign_fleet(
     """Yields the fleet with its planner, its gateway and its disk; of these files, where they are given."""
     gateway, disk = CampaignGateway(), PowerSafeDisk()
 
-    def make_nodes(truth: Any, clock: Any) -> Any:
-        return lambda planned: CampaignNode(
-            planned.name, planned.gpu_type, planned.gpu_count, truth, clock, folder / planned.name, disk, gateway
-        )
+    def make_node(planned: Node, truth: FleetTruth, clock: Clock, _: int) -> CampaignNode:
+        place = folder / planned.name
+        return CampaignNode(planned.name, planned.gpu_type, planned.gpu_count, truth, clock, place, disk, gateway)
 
     with (
         in_use(disk),
-        open_simulation(database_url, declared or world(), seed=seed, make_nodes=make_nodes) as simulation,
+        open_simulation(database_url, declared or world(), seed=seed, make_node=make_node) as simulation,
     ):
         yield simulation, gateway, disk

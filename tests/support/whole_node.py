@@ -27,7 +27,9 @@ from agents.runtime import CopyRuntime, Launch
 from agents.seams.routes import Routes
 from agents.templates.reading import Template, read
 from simulation.clock import Clock
+from simulation.fleet.fleet import NodeMaker
 from simulation.fleet.node import LightNode
+from simulation.fleet.node_reports import Speaker
 from simulation.fleet_truth import FleetTruth
 from simulation.serving.token_copies import new_work
 
@@ -127,6 +129,9 @@ class WholeNode(LightNode):
     def close(self) -> None:
         self.agent.stop()
 
+    def open_speaker(self) -> Speaker:
+        return WholeSpeaker(self)
+
     def build_report(self, sequence: int, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         """Returns the agent's own report, built by its own code."""
         body, inventory = self.agent.report_body(minute, totals), self.agent.inventory()
@@ -156,12 +161,10 @@ class WholeNode(LightNode):
         return Behaviour(opens_seconds=0.5, answers_seconds=min(1.0, seconds), warm_seconds=seconds, busy=0.0)
 
 
-class WholeSpeaker:
-    """Reports for a whole node, like `simulation.fleet.node_reports.Speaker`."""
+class WholeSpeaker(Speaker):
+    """Reports for a whole node, as its agent builds them."""
 
-    def __init__(self, node: WholeNode) -> None:
-        self.node = node
-        self._sequence = 0
+    node: WholeNode
 
     def reports(self) -> list[Report]:
         self.node.news = False
@@ -169,13 +172,16 @@ class WholeSpeaker:
         found = [self._next(*finished)] if finished is not None else []
         return [*found, self._next(*self.node.agent.current_minute())]
 
-    def start_above(self, incarnation: int) -> None:
-        if incarnation > self.node.memory.incarnation:
-            self.node.memory.incarnation = incarnation + 1
-
     def note_stored(self, report: Report, dropped: Sequence[str]) -> None:
         self.node.note_stored(report, dropped)
 
     def _next(self, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         sequence, self._sequence = self._sequence, self._sequence + 1
         return self.node.build_report(sequence, minute, totals)
+
+
+def make_whole_nodes(folder: Path) -> NodeMaker:
+    """Returns the maker of nodes whose agents keep their state in `folder`."""
+    return lambda node, truth, clock, seed: WholeNode(
+        node.name, node.gpu_type, node.gpu_count, truth, clock, folder / node.name, seed
+    )
