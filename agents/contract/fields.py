@@ -87,3 +87,4 @@ Health = Literal["ok", "degraded", "failed", "unknown"]
 # Stages of a copy, in starting and in stopping.
 UP_STAGES = ("routing", "ready")  # gateways send requests to these copies
 LEAVING_STAGES = ("draining", "ending")  # these copies still answer, and get no new requests
+GATEWAY_BEHIND = "gateway_behind"  # why a copy that is to leave still serves, as its node reports it

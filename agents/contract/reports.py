@@ -253,6 +253,8 @@ class Answer(Struct, rename="camel", gc=False):
     incarnation: int = 0  # the highest known of this node; an agent with a lower one continues above it
     endpoints: Counter = 0  # the version of the endpoints that has the copies of this report
     routed: Counter = 0  # every gateway that follows the endpoints has put this version, or a later one, in force
+    # The gateway that reports and has no later version than `routed`; empty if there is none, or if it is not known.
+    behind: Annotated[str, Meta(max_length=253, pattern=r"^[!-~]*$(?!\n)")] = ""
     campaign: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # the profiling that is due here
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +14,8 @@ from agents.seams.routes import Acknowledged, Route, RouteState
 
 FOLLOWED = "followed"  # the value of --gateway
 SETTLED_SECONDS = 3.0  # a control plane, a long poll, HAProxy: then twice that
-LONGEST_SECONDS = 30.0  # a gateway that is behind delays a hand-over for less time than a step may take
+# A new copy waits for no gateway longer than a step may take, and a copy that leaves for none that may be gone.
+LONGEST_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,27 @@ class StoredSpan:
     latest: float
     endpoints: int  # the version in which gateways learn the route
     routed: int  # the highest version that all known gateways had in force
+    behind: str = ""  # the gateway that has no later one, though it reports
+    behind_at: float = -math.inf  # when it was named last
+
+    def settled(self, drained: bool) -> bool:
+        """Returns whether gateways have the route. A copy that one of them still uses does not leave."""
+        if self.latest - self.first < SETTLED_SECONDS:
+            return False
+        waited_since = max(self.first, self.behind_at) if drained else self.first
+        return self.routed >= self.endpoints or self.latest - waited_since >= LONGEST_SECONDS
 
     @property
-    def settled(self) -> bool:
+    def waits_for(self) -> str:
+        """Returns a sentence about the gateway that a copy waits for; it changes once a minute, as reports do then."""
         seconds = self.latest - self.first
-        return seconds >= SETTLED_SECONDS and (self.routed >= self.endpoints or seconds >= LONGEST_SECONDS)
+        if not self.behind or seconds < LONGEST_SECONDS:
+            return ""
+        minutes = int(seconds // 60)
+        lasts = f"{minutes} minute{'s' * (minutes > 1)}" if minutes else "half a minute"
+        return (
+            f"gateway {self.behind} has not taken version {self.endpoints} for {lasts}; copies that leave keep serving"
+        )
 
 
 class Followers:
@@ -46,8 +64,9 @@ class Followers:
     A report that was sent counts for nothing: only its answer says that gateways can learn the route. The second answer
     says which endpoints they have put in force meanwhile. Without it, routes are unknown, and every copy stays.
 
-    Unlike a sidecar's acknowledgement this is only likely: a gateway that has been silent for longer than the control
-    plane waits for finds a copy gone, and sends its requests to another one if they may be repeated.
+    A copy leaves once every gateway that reports has put that in force, however long this takes. Unlike a sidecar's
+    acknowledgement this is only likely: a gateway that has fallen silent for half a minute finds a copy gone, and
+    sends its requests to another one if they may be repeated.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -59,10 +78,11 @@ class Followers:
         with self._lock:
             return Acknowledged(tuple(self._state(route) for route in routes))
 
-    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int) -> None:
+    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int, behind: str) -> None:
         """Notes that the control plane has just stored a report with these copies, and with no others.
 
-        They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force.
+        They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force. Where
+        a gateway that reports has no later one, `behind` names it.
         """
         now = self._monotonic()
         routes = [
@@ -71,23 +91,25 @@ class Followers:
             if copy.address and copy.stage in UP_STAGES + LEAVING_STAGES
         ]
         with self._lock:
-            self._stored = {route: self._extend(route, now, endpoints, routed) for route in routes}
+            self._stored = {route: self._extend(route, now, endpoints, routed, behind) for route in routes}
 
     def next_report_seconds(self, longest: float) -> float:
         """Returns when the next report is due: soon while a stored route waits for a second answer."""
         with self._lock:
-            waiting = any(not span.settled for span in self._stored.values())
+            waiting = any(not span.settled(route.drained) for route, span in self._stored.items())
         return min(SETTLED_SECONDS, longest) if waiting else longest
 
-    def _extend(self, route: ReportedRoute, now: float, endpoints: int, routed: int) -> StoredSpan:
-        before = self._stored.get(route)
-        if before is None:
-            return StoredSpan(now, now, endpoints, routed)
-        return StoredSpan(before.first, now, before.endpoints, max(before.routed, routed))
+    def _extend(self, route: ReportedRoute, now: float, endpoints: int, routed: int, behind: str) -> StoredSpan:
+        before = self._stored.get(route, StoredSpan(now, now, endpoints, routed))
+        routed = max(before.routed, routed)
+        if not behind or routed >= before.endpoints:
+            return StoredSpan(before.first, now, before.endpoints, routed, "", before.behind_at)
+        return StoredSpan(before.first, now, before.endpoints, routed, behind, now)
 
     def _state(self, route: Route) -> RouteState:
         span = self._stored.get(ReportedRoute(route.copy, route.address, route.drained))
-        settled = span is not None and span.settled
-        if route.drained:
-            return RouteState(route.copy, not settled, 0 if settled else 1)  # until then it may get requests
+        settled = span is not None and span.settled(route.drained)
+        if route.drained:  # until then it may get requests
+            waits_for = span.waits_for if span is not None and not settled else ""
+            return RouteState(route.copy, not settled, 0 if settled else 1, waits_for)
         return RouteState(route.copy, settled, 1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.fields import GATEWAY_BEHIND
 from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
 from agents.keeper.decide import CopyDecision, HeldStart, NodeConstraints, WantedInstance, decide
@@ -17,6 +18,7 @@ from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
 from agents.keeper.ports import PortMemory, free_port
 from agents.keeper.room import excess_sm_percent
+from agents.keeper.routing import GatewayRoutes
 from agents.keeper.steps import Steps
 from agents.seams.device import GpuDevice
 
@@ -90,13 +92,19 @@ class Reconciler:
         """Returns whether the copy's instance has been ready here in the same shape."""
         return self._established.get(copy.instance) == copy.wanted
 
-    def held_by_gateway(self, away: str) -> tuple[HeldStart, ...]:
-        """Returns the copies that wait for a gateway that does not acknowledge; `away` says why, or is empty."""
-        if not away:
-            return ()
-        reason = Shortfall("gateway_away", f"the gateway does not acknowledge routes: {away}"[:500])
-        waiting = (copy for copy in self._ledger.copies() if copy.stage in (Stage.ROUTING, Stage.DRAINING))
-        return tuple(HeldStart(copy.instance, reason) for copy in waiting)
+    def held_by_gateway(self, routes: GatewayRoutes) -> tuple[HeldStart, ...]:
+        """Returns the copies that wait for a gateway: one that does not acknowledge, or has not taken their drain."""
+        copies = self._ledger.copies()
+        if routes.away:
+            reason = Shortfall("gateway_away", f"the gateway does not acknowledge routes: {routes.away}"[:500])
+            waiting = (copy for copy in copies if copy.stage in (Stage.ROUTING, Stage.DRAINING))
+            return tuple(HeldStart(copy.instance, reason) for copy in waiting)
+        states = [(copy, routes.in_force(copy)) for copy in copies if copy.stage is Stage.DRAINING]
+        return tuple(
+            HeldStart(copy.instance, Shortfall(GATEWAY_BEHIND, state.waits_for[:500]))
+            for copy, state in states
+            if state is not None and state.waits_for
+        )
 
     def _constraints(
         self,

@@ -28,6 +28,7 @@ class RouteState:
     copy: str
     ready: bool  # gets new requests
     open_requests: int  # being answered or queued
+    waits_for: str = ""  # why a drained copy still gets requests, in a sentence, once that has taken unusually long
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,11 @@ class Routes(Protocol):
 class StoredReports(Protocol):
     """Learns which copies gateways can know, where they know them only from this node's stored reports."""
 
-    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int) -> None:
+    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int, behind: str) -> None:
         """Notes that the control plane has just stored a report with these copies, and with no others.
 
-        They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force.
+        They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force. Where
+        a gateway that reports has no later one, `behind` names it.
         """
 
     def next_report_seconds(self, longest: float) -> float:

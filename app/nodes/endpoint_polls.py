@@ -42,6 +42,7 @@ class EndpointSnapshot:
     read: int = -1  # up to this version of the stream
     endpoints: Endpoints = field(default_factory=lambda: Endpoints(0))  # with the version of their last change
     body: bytes = b""
+    is_change: bool = False  # they differ from what was read before
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,10 @@ class EndpointPolls:
     def reach(self, version: int) -> int:
         """Returns up to which version of the stream endpoints of this version are current; 0 before the first read."""
         return max(0, self._known.read) if version >= self._known.endpoints.version else version
+
+    def has_changed_since(self, version: int) -> bool:
+        """Returns whether this server has seen endpoints change after this version; its first read shows no change."""
+        return self._known.is_change and version < self._known.endpoints.version
 
     async def wait(self, who: Principal, after: int, seconds: float, service: str = "") -> bytes | None:
         """Returns the endpoints, of one service or all, once they are newer than `after`; None when the time is up."""
@@ -145,9 +150,9 @@ class EndpointPolls:
             }
             self._nodes = nodes
             if before.body and msgspec.structs.replace(found, version=before.endpoints.version) == before.endpoints:
-                self._known = EndpointSnapshot(read, before.endpoints, before.body)
+                self._known = EndpointSnapshot(read, before.endpoints, before.body, before.is_change)
             else:
-                self._known = EndpointSnapshot(read, found, msgspec.json.encode(found))
+                self._known = EndpointSnapshot(read, found, msgspec.json.encode(found), bool(before.body))
                 self._release()
             if refused:
                 await record_refused(self._lane, refused)

@@ -16,7 +16,25 @@ from app.store.fleet.gateways import InForce
 
 REREAD_SECONDS = 0.5  # a gateway reports every second
 SILENT_SECONDS = 60.0  # a gateway that has not reported for so long is gone, and nothing waits for it
+REPORTING_SECONDS = 10.0  # within which a gateway has reported for which a copy that leaves waits without a limit
 LONGEST_GAP_SECONDS = 20.0  # two reports of a node; in a longer one the database, or this server, was away
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedGateway:
+    """A gateway that hand-overs wait for."""
+
+    name: str
+    endpoints: int  # the version that it has in force
+    reports: bool  # it has reported just now
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedVersion:
+    """How far gateways have come."""
+
+    version: int  # that all of them have in force
+    behind: str = ""  # the gateway that has this one although endpoints have changed since, and that reports
 
 
 @dataclass(slots=True)
@@ -32,8 +50,8 @@ class AwaitedGateways:
     _read_at: float | None = None
     _heard: dict[str, tuple[datetime, float]] = field(default_factory=dict)  # last report; when it was first read
 
-    def read(self, reports: Iterable[InForce], now: float) -> list[int]:
-        """Returns the versions that the awaited gateways have in force, by what a read has found just now."""
+    def read(self, reports: Iterable[InForce], now: float) -> list[AwaitedGateway]:
+        """Returns the awaited gateways and what they have in force, by what a read has found just now."""
         if self._read_at is not None:
             self._answered_seconds += min(max(0.0, now - self._read_at), LONGEST_GAP_SECONDS)
         self._read_at = now
@@ -43,8 +61,9 @@ class AwaitedGateways:
             is_news = known is None or known[0] != report.received_at
             last_report = (report.received_at, self._answered_seconds) if known is None or is_news else known
             self._heard[report.gateway] = last_report
-            if self._answered_seconds - last_report[1] <= SILENT_SECONDS:
-                found.append(report.endpoints)
+            silent_seconds = self._answered_seconds - last_report[1]
+            if silent_seconds <= SILENT_SECONDS:
+                found.append(AwaitedGateway(report.gateway, report.endpoints, silent_seconds <= REPORTING_SECONDS))
         return found
 
 
@@ -56,10 +75,10 @@ class GatewayProgress:
         self._endpoints = endpoints
         self._reading = asyncio.Lock()
         self._awaited = AwaitedGateways()
-        self._in_force: list[int] | None = None  # None: it cannot be known
+        self._in_force: list[AwaitedGateway] | None = None  # None: it cannot be known
         self._tried_at = float("-inf")
 
-    async def routed(self, newest: int) -> int:
+    async def routed(self, newest: int) -> RoutedVersion:
         """Returns the version that all gateways have in force: `newest` if none follows, 0 if it cannot be known."""
         async with self._reading:
             if time.monotonic() >= self._tried_at + REREAD_SECONDS:
@@ -72,5 +91,9 @@ class GatewayProgress:
                     self._in_force = None  # the reports that wait are answered without another try
                 self._tried_at = time.monotonic()
         if self._in_force is None:
-            return 0
-        return min((self._endpoints.reach(version) for version in self._in_force), default=newest)
+            return RoutedVersion(0)
+        if not self._in_force:
+            return RoutedVersion(newest)
+        last = min(self._in_force, key=lambda gateway: (gateway.endpoints, not gateway.reports))
+        is_behind = last.reports and self._endpoints.has_changed_since(last.endpoints)
+        return RoutedVersion(self._endpoints.reach(last.endpoints), last.name if is_behind else "")

@@ -11,6 +11,7 @@ from solvers.planning.plan_fields import held_gpus
 
 LINES_SHOWN = 10
 UNDER_WAY = ("rolling", "paused")  # states of a plan
+IN_FORCE = (*UNDER_WAY, "done", "stopped", "aborted")  # then what a gateway keeps is still followed
 COUNTS = (("pending", "under way"), ("leaving", "on their way out"), ("canaries", "on trial"))
 # By the furthest that a copy has come: the stages of app.control.rollout.check.
 STAGES = (
@@ -21,10 +22,12 @@ STAGES = (
 
 def rollout_lines(plan: Mapping[str, Any], now: float | None = None) -> Iterator[str]:
     """Yields the progress of a rollout, and a line for each node and change that it waits for."""
-    rollout = plan.get("rollout") or {} if plan.get("state") in UNDER_WAY else {}
-    counts = [f"{len(rollout[name])} {words}" for name, words in COUNTS if rollout.get(name)]
+    whole = plan.get("rollout") or {}
+    is_under_way = plan.get("state") in UNDER_WAY
+    rollout = whole if is_under_way else {"leaving": whole.get("leaving")} if plan.get("state") in IN_FORCE else {}
+    counts = [f"{len(whole[name])} {words}" for name, words in COUNTS if is_under_way and whole.get(name)]
     if counts:
-        yield f"rollout: step {rollout.get('steps', 0)}; instances: {', '.join(counts)}"
+        yield f"rollout: step {whole.get('steps', 0)}; instances: {', '.join(counts)}"
     lines = list(_waits(plan, rollout, time.time() if now is None else now))
     yield from map(plain, lines[:LINES_SHOWN])
     if len(lines) > LINES_SHOWN:
@@ -42,7 +45,15 @@ def _waits(plan: Mapping[str, Any], rollout: Mapping[str, Any], now: float) -> I
         yield f"waiting: {named.get(id_, id_)}: {why}, for {span(max(0.0, now - change['since']))}"
     for id_, step in _oldest_first(rollout.get("pending")):
         why = "its node reports that it cannot make it" if step.get("held_since") else _stage(step)
-        yield f"waiting: {named.get(id_, id_)}: {why}, for {span(max(0.0, now - step['since']))}"
+        if step.get("waits_for"):
+            yield f"waiting: {named.get(id_, id_)}: {step['waits_for']}"
+        else:
+            yield f"waiting: {named.get(id_, id_)}: {why}, for {span(max(0.0, now - step['since']))}"
+    for id_, gone in _oldest_first(rollout.get("leaving")):
+        if gone.get("waits_for"):
+            owner = "/".join(gone["instance"].get(part, "") for part in ("tenant", "service"))
+            line = {**gone["instance"], "id": id_, "node": gone["node"], "service": owner}
+            yield f"leaving: {_spell(line)}: {gone['waits_for']}"
 
 
 def _oldest_first(found: Mapping[str, Any] | None) -> list[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,6 +136,50 @@ def test_case_8_a_copy_that_dies_while_the_control_plane_is_away_comes_back_wher
     world.server.restart()
     until(lambda: list(stages(world).values()) == ["ready"], "it is in force")
     assert answers(world)
+
+
+def test_a_copy_serves_while_a_gateway_reports_and_has_not_taken_its_end_and_an_event_names_the_gateway(
+    world: World,
+) -> None:
+    world.tell("node-1", served("alpha-1"))
+    until(lambda: list(stages(world).values()) == ["ready"], "it serves")
+    edge = SlowGateway(world)
+    world.tell("node-1")
+    until(lambda: edge.report() and set(stages(world).values()) == {"draining"}, "it is to leave")
+    until(lambda: edge.report() and edge.events(), "it is said which gateway keeps it", seconds=90)
+    stays(lambda: edge.report() and set(stages(world).values()) == {"draining"}, scaled(120, 10))
+    assert edge.events()[0]["name"] == "edge-2"
+    assert "gateway edge-2 has not taken version" in edge.events()[0]["message"]
+    (held,) = world.server.request("GET", "/api/v1/nodes/node-1/state").json["heldBack"]
+    assert (held["instance"], held["reason"]) == ("alpha-1", "gateway_behind")
+    assert answers(world) is False, "the gateway that has taken it sends nothing"
+    edge.take()
+    until(lambda: edge.report() and not stages(world), "it ends once the last gateway has it")
+
+
+class SlowGateway:
+    """A second gateway that reports every second, and puts endpoints in force when the test says so."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._token = world.server.token("gateway", gateway="edge-2")
+        self._sequence, self._reported_at = 0, 0.0
+        self.take()
+
+    def take(self) -> None:
+        self._version = int(self._world.server.request("GET", "/api/v1/endpoints").json["version"])
+
+    def report(self) -> bool:
+        if time.monotonic() - self._reported_at >= 1.0:
+            self._sequence, self._reported_at = self._sequence + 1, time.monotonic()
+            counts = {"began": "now", "sequence": self._sequence, "services": [], "endpoints": self._version}
+            path = "/api/v1/gateways/edge-2/counts"
+            assert self._world.server.request("PUT", path, counts, token=self._token).status == 200
+        return True
+
+    def events(self) -> list[dict[str, str]]:
+        found = self._world.server.request("GET", "/api/v1/events?reason=gateway_behind").json["items"]
+        return [dict(event) for event in found]
 
 
 def test_a_move_and_a_hand_over_cost_no_request(world: World) -> None:

@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from agents.contract import reports
 from agents.contract.assignments import Assignment
-from agents.contract.fields import LONGEST_POLL_SECONDS
+from agents.contract.fields import GATEWAY_BEHIND, LONGEST_POLL_SECONDS
 from agents.contract.reports import COPY, Answer
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api.replies import Reply, TypedRouter, takes
@@ -43,6 +43,7 @@ router = TypedRouter(prefix="/api/v1/nodes", tags=["nodes"])
 AUDITED_REFUSALS = Buckets(0.1, 20.0)  # by caller: the audit is kept for a year, and 20 entries suffice
 AUDITED_CLAIMS = Buckets(0.001, 5.0)  # by node
 NOTED_CLAIMS = Buckets(0.001, 5.0)  # by node
+NOTED_GATEWAYS = Buckets(1 / 60, 1.0)  # by gateway
 LONGEST_SPAN = timedelta(days=31)
 MOST_ROWS = 5000
 OUTERMOST_YEARS = (MINYEAR, MAXYEAR)  # an hour or a time zone away from them, no moment can be represented
@@ -172,7 +173,11 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     routed = await ctx.nodes.gateways.routed(stored.endpoints)
     campaign = await ctx.nodes.campaigns.due(node)
     newest = ctx.nodes.polls.newest(node)
-    reply = Answer(True, newest, stored.now, stored.dropped, stored.incarnation, stored.endpoints, routed, campaign)
+    await _note_gateway_behind(ctx, routed.behind, sent)
+    reply = Answer(
+        True, newest, stored.now, stored.dropped, stored.incarnation, stored.endpoints, routed.version, routed.behind,
+        campaign,
+    )  # fmt: skip
     return _ENCODER.encode(reply)
 
 
@@ -203,6 +208,16 @@ async def _note_refused_usage(ctx: Context, node: str, dropped: Sequence[reports
         return
     message = f"usage of node {node} was refused: {len(beyond)} intervals; {beyond[0].reason}: {beyond[0].message}"
     event = event_of(Reason.USAGE_REFUSED, message, kind="Node", name=node)
+    with suppress(Unavailable):
+        await ctx.nodes.lane.write(lambda connection: events.record(connection, [event]))
+
+
+async def _note_gateway_behind(ctx: Context, gateway: str, sent: reports.Report) -> None:
+    """Records an event about a gateway for which copies of this node wait; one a minute, however many wait."""
+    waits = next((held.message for held in sent.held_back if held.reason == GATEWAY_BEHIND), "")
+    if not (gateway and waits) or NOTED_GATEWAYS.take(gateway, time.monotonic()):
+        return
+    event = event_of(Reason.GATEWAY_BEHIND, waits, kind="Gateway", name=gateway)
     with suppress(Unavailable):
         await ctx.nodes.lane.write(lambda connection: events.record(connection, [event]))
 

@@ -18,7 +18,13 @@ from app.api.plans.plan_wire import PlanContentWire, PlanOthersWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.context import Context
-from app.control.answer.explain.plan import HeldBackChangeWire, describe_plan, explain_cycles, explain_held_back
+from app.control.answer.explain.plan import (
+    HeldBackChangeWire,
+    describe_plan,
+    explain_cycles,
+    explain_gateway_waits,
+    explain_held_back,
+)  # fmt: skip
 from app.control.answer.explain.profile import ProfileExplanationWire
 from app.control.answer.explain.profile import explain_profile as describe_profile
 from app.control.answer.explain.wire import (
@@ -163,7 +169,10 @@ def explain_plan(
         return answer(_own_plan(ctx, who, row, plan_wire.select_tenant(body, who.tenant)))
     found: PlanExplanationWire = {
         "generation": row["generation"],
-        "sentences": describe_plan(row, _add_reasons(ctx, who, row["generation"], body), body["heldBack"]),
+        "sentences": [
+            *describe_plan(row, _add_reasons(ctx, who, row["generation"], body), body["heldBack"]),
+            *explain_gateway_waits(row, body),
+        ],
         "lately": explain_cycles(cycles),
         "heldBack": body["heldBack"],
         "certificate": body["certificate"],
@@ -274,18 +283,20 @@ def _add_held_back(
 ) -> ServiceExplanationWire:
     """Adds the changes to the service that the plan, or a cycle since, held back, as `tenant`, if any, may see them."""
 
-    def read(connection: Connection) -> tuple[list[HeldBackChangeWire], list[CycleWire]]:
+    def read(connection: Connection) -> tuple[list[HeldBackChangeWire], list[str], list[CycleWire]]:
         number = of or plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
         body = plan_wire.body(connection, number) or plan_wire.NOTHING
         shown = plan_wire.select_tenant(body, tenant) if tenant else body
         held = [change for change in shown["heldBack"] if change["service"] == name]
-        return held, plan_reads.cycles(connection, CYCLES)
+        row = plan_reads.read_head(connection, number)
+        waits = explain_gateway_waits(row, body, name) if row else []
+        return held, waits, plan_reads.cycles(connection, CYCLES)
 
-    held, cycles = ctx.database.read(read)
+    held, waits, cycles = ctx.database.read(read)
     lately = [sentence for sentence in explain_cycles(cycles) if f"{name}: " in sentence]
     return {
         **explanation,
-        "sentences": [*explanation["sentences"], *explain_held_back(held)],
+        "sentences": [*explanation["sentences"], *explain_held_back(held), *waits],
         "heldBack": held,
         "lately": lately,
     }

@@ -138,10 +138,11 @@ def _is_note(step: Advance, before: RolloutState) -> bool:
 def _drop_notes(state: RolloutState) -> RolloutState:
     """Returns the state without what changes while steps are only waited for."""
     pending = {
-        id_: replace(step, since=0.0, progress=0, progress_at=0.0, reported_at=0.0, silences=0)
+        id_: replace(step, since=0.0, progress=0, progress_at=0.0, reported_at=0.0, silences=0, waits_for="")
         for id_, step in state.pending.items()
     }
-    return replace(state, pending=pending, blocked={}, blocked_at=0.0, waited_seconds=0.0, lagging={})
+    leaving = {id_: replace(gone, waits_for="") for id_, gone in state.leaving.items()}
+    return replace(state, pending=pending, leaving=leaving, blocked={}, blocked_at=0.0, waited_seconds=0.0, lagging={})
 
 
 def _count(step: Advance, before: RolloutState, ended: PlanState | None) -> None:

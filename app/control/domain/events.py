@@ -291,6 +291,11 @@ class Reason(StrEnum):
     # Gateways.
     GATEWAY_SILENT = "gateway_silent", "warning", "A gateway no longer reports its counts."
     GATEWAY_BACK = "gateway_back", "info", "A gateway reports its counts again."
+    GATEWAY_BEHIND = (
+        "gateway_behind",
+        "warning",
+        "A gateway reports and has not taken the routes of now: copies that leave go on serving until it has.",
+    )
 
 
 MOST_MESSAGE_CHARACTERS = 2000

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agents.contract.assignments import AssignedInstance
+from agents.contract.fields import GATEWAY_BEHIND
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
 from app.control.rollout.capacity import serves
@@ -14,8 +15,8 @@ from app.control.rollout.failing.starts import SeenStarts, start_limit, start_se
 from app.control.rollout.reporting import forgive_silence, is_current, last_report
 from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, RolloutRules
 
-# Reasons to stop a copy that did not fail.
-HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled", "not_swapped")
+# Reasons of copies that did not fail.
+HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled", "not_swapped", GATEWAY_BEHIND)
 # What a new copy goes through: its node gets the assignment, applies it, and brings the copy to serve.
 STAGES = ("assigned", "applied", "starting", "verifying", "warming", "routing", "ready")
 
@@ -55,7 +56,7 @@ def check(
     begins again, but not for ever. `lagging` nodes have yet to apply their last assignment.
     """
     going = {
-        id_: gone
+        id_: replace(gone, waits_for=_read_wait(observed.instances.get(id_)))
         for id_, gone in leaving.items()
         if gone.node not in observed.lost and not _is_gone(id_, gone, observed)
     }
@@ -147,7 +148,14 @@ def _check_unfinished(step: PendingStep, look: _Look) -> PendingStep | None:
         return None
     stage = _stage_of_new(step, look)
     step = _note_progress(step, stage, look.at)
+    if (waits_for := _read_wait(look.status)) or step.waits_for:  # its time begins once the gateway has followed
+        step = replace(step, waits_for=waits_for, progress_at=look.at)
     return step if look.instance.job else _watch(step, look.status, stage != "assigned", look.at)
+
+
+def _read_wait(status: InstanceStatus | None) -> str:
+    """Returns the sentence about the gateway for which an instance's old copy waits; empty if it waits for none."""
+    return status.message if status and status.reason == GATEWAY_BEHIND else ""
 
 
 def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:

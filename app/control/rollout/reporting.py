@@ -72,6 +72,8 @@ def find_overdue(
 def _why_it_stays(id_: str, gone: Leaving, observed: FleetStatus) -> str:
     if gone.node in observed.silent:
         return "its node does not report"
+    if gone.waits_for:
+        return f"{gone.waits_for}; it is still there"
     if not is_current(gone.node, observed):
         return "its node has not applied its assignment"
     status = observed.instances.get(id_)

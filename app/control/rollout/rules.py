@@ -52,6 +52,7 @@ class PendingStep:
     returns: bool = False  # it was taken back: its old shape serves, and the new copy is to leave
     reported_at: float = 0.0  # the last report of its node that was noted, seconds
     silences: int = 0  # of its node, after which its time began again
+    waits_for: str = ""  # a sentence about the gateway that still sends requests to its old copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Leaving:
     since: float = 0.0  # seconds
     is_overdue: bool = False  # an event has said that it takes too long
     swaps: bool = False  # its process may wait in host memory: then it holds nothing of its GPU either
+    waits_for: str = ""  # a sentence about the gateway that still sends it requests
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ class Site:
         self.clock = Clock()
         self.followers = Followers(self.clock)
 
-    def stored(self, *copies: Copy, after: float = 0.0, endpoints: int = 0, routed: int = 0) -> None:
+    def stored(self, *copies: Copy, after: float = 0.0, endpoints: int = 0, routed: int = 0, behind: str = "") -> None:
         self.clock.now += after
-        self.followers.note_stored(copies, endpoints, routed)
+        self.followers.note_stored(copies, endpoints, routed, behind)
 
     def state(self, route: Route) -> RouteState:
         (state,) = self.followers.declare([route]).routes
@@ -92,6 +92,38 @@ def test_a_gateway_that_never_follows_holds_a_route_up_for_a_while_only() -> Non
     assert not site.state(NEW).ready
     site.stored(copy(NEW), after=1, endpoints=7)
     assert site.state(NEW).ready
+
+
+def test_a_new_copy_waits_for_no_gateway_longer_than_a_step_may_take_though_it_reports() -> None:
+    site = Site()
+    site.stored(copy(NEW), endpoints=7, behind="edge-1")
+    site.stored(copy(NEW), after=LONGEST_SECONDS, endpoints=7, behind="edge-1")
+    assert site.state(NEW) == RouteState("new", True, 1)
+
+
+def test_a_copy_serves_for_as_long_as_a_gateway_reports_and_has_not_taken_its_drain() -> None:
+    site = Site()
+    site.stored(copy(GONE), endpoints=7, routed=6, behind="edge-1")
+    site.stored(copy(GONE), after=LONGEST_SECONDS - 1, endpoints=8, routed=6, behind="edge-1")
+    assert site.state(GONE) == RouteState("old", True, 1)
+    site.stored(copy(GONE), after=1, endpoints=8, routed=6, behind="edge-1")
+    why = "gateway edge-1 has not taken version 7 for half a minute; copies that leave keep serving"
+    assert site.state(GONE) == RouteState("old", True, 1, why)
+    for _ in range(100):
+        site.stored(copy(GONE), after=10, endpoints=9, routed=6, behind="edge-1")
+    assert site.state(GONE) == RouteState("old", True, 1, why.replace("half a minute", "17 minutes"))
+    site.stored(copy(GONE), after=3, endpoints=9, routed=7)
+    assert site.state(GONE) == RouteState("old", False, 0)
+
+
+def test_a_copy_waits_for_half_a_minute_once_no_gateway_is_known_to_report_and_to_be_behind() -> None:
+    site = Site()
+    site.stored(copy(GONE), endpoints=7, routed=6, behind="edge-1")
+    site.stored(copy(GONE), after=300, endpoints=7, routed=6, behind="edge-1")
+    site.stored(copy(GONE), after=LONGEST_SECONDS - 1, endpoints=7, routed=6)
+    assert site.state(GONE) == RouteState("old", True, 1)
+    site.stored(copy(GONE), after=1, endpoints=7, routed=6)
+    assert site.state(GONE) == RouteState("old", False, 0)
 
 
 def test_a_copy_may_get_requests_until_its_drain_was_stored_for_a_while() -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from agents.contract.gateways import GatewayCounts
 from app.nodes.endpoint_polls import EndpointPolls
-from app.nodes.gateway_progress import GatewayProgress
+from app.nodes.gateway_progress import GatewayProgress, RoutedVersion
 from app.nodes.node_lane import NodeLane
 from app.store.database.database import Database
 from app.store.database.notices import Notices
@@ -54,16 +54,22 @@ def test_copies_of_nodes_are_read_from_the_first_gateway_on_and_not_before(datab
         newest = change()
         await asyncio.to_thread(until, lambda: notices.current("endpoint") == newest)
         waits = notices.waits
-        assert await GatewayProgress(lane, polls).routed(newest) == newest, "no gateway follows"
+        assert await GatewayProgress(lane, polls).routed(newest) == RoutedVersion(newest), "no gateway follows"
         await asyncio.to_thread(until, lambda: notices.waits >= waits + 2)
         assert not reads
         report(1, 0)
-        assert await GatewayProgress(lane, polls).routed(newest) == 0, "it cannot be known yet"
+        assert await GatewayProgress(lane, polls).routed(newest) == RoutedVersion(0), "it cannot be known yet"
         await asyncio.to_thread(until, lambda: polls.reach(newest) == newest and len(reads) == 1)
         report(2, newest)
-        assert await GatewayProgress(lane, polls).routed(newest) == newest
+        assert await GatewayProgress(lane, polls).routed(newest) == RoutedVersion(newest)
         change()
         await asyncio.to_thread(until, lambda: len(reads) == 2)
+        assert (await GatewayProgress(lane, polls).routed(newest)).behind == "", "no endpoint has changed"
+        limit = {"shop/search": endpoints.GatewayLimit(queue_limit=5)}
+        assert database.write(lambda c: endpoints.set_limits(c, limit))
+        await asyncio.to_thread(until, lambda: polls.has_changed_since(newest))
+        behind = await GatewayProgress(lane, polls).routed(newest + 2)
+        assert behind == RoutedVersion(newest, "gateway"), "it reports, and has not taken the limit"
         await polls.stop()
 
     event.listen(database.engine, "before_cursor_execute", note)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.nodes.gateway_progress import AwaitedGateways
+from app.nodes.gateway_progress import AwaitedGateway, AwaitedGateways
 from app.store.fleet.gateways import InForce
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GONE = InForce("gone", START, 3)
+HEALTHY = AwaitedGateway("healthy", 7, reports=True)
 
 
 def healthy(seconds: float) -> InForce:
@@ -22,7 +24,7 @@ def test_a_gateway_that_is_gone_is_given_up_although_the_database_fails_again_an
     awaited = AwaitedGateways()
     for second in range(300):
         if second % flap_seconds < max(1, flap_seconds // 2):  # else the read fails
-            versions = awaited.read([healthy(second), GONE], float(second))
+            versions = [gateway.endpoints for gateway in awaited.read([healthy(second), GONE], float(second))]
             assert second > 60 or versions == [7, 3]
             assert 7 in versions
     assert versions == [7]
@@ -32,15 +34,17 @@ def test_a_gateway_that_is_gone_is_given_up_although_the_database_fails_again_an
 def test_a_healthy_gateway_is_awaited_after_an_outage_that_no_read_met(outage_seconds: float) -> None:
     awaited = AwaitedGateways()
     for second in range(100):
-        assert awaited.read([healthy(second)], float(second)) == [7]
+        assert awaited.read([healthy(second)], float(second)) == [HEALTHY]
     back = 100 + outage_seconds
-    assert awaited.read([healthy(99)], back) == [7], "it has had no time to report yet"
-    assert awaited.read([healthy(back)], back + 1) == [7]
+    assert awaited.read([healthy(99)], back) == [replace(HEALTHY, reports=False)], "it has had no time to report yet"
+    assert awaited.read([healthy(back)], back + 1) == [HEALTHY]
 
 
 def test_a_gateway_that_reports_again_is_awaited_again() -> None:
     awaited = AwaitedGateways()
     for second in range(70):
-        versions = awaited.read([GONE], float(second))
-    assert versions == []
-    assert awaited.read([InForce("gone", START + timedelta(seconds=70), 3)], 70.0) == [3]
+        found = awaited.read([GONE], float(second))
+        assert found == ([AwaitedGateway("gone", 3, second <= 10)] if second <= 60 else []), "silence is not behind"
+    assert awaited.read([InForce("gone", START + timedelta(seconds=70), 3)], 70.0) == [
+        AwaitedGateway("gone", 3, reports=True)
+    ]

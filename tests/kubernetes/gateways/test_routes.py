@@ -143,5 +143,7 @@ def test_a_copy_stays_until_a_gateway_that_stood_still_knows_the_other(site: Rou
         assert site.read_weights() == [10_000], "no route has changed"
         assert site.plane.newest.endpoints < version, "and the slices have not been read"
         assert len(site.list_objects("endpointslices")) == 3
+        ports = {site.get()[1] for _ in range(40)}
+        assert any(str(site.copies.ports[0]) in body for body in ports), "the copy that leaves still gets requests"
     site.await_version(version)
     assert len(site.list_objects("endpointslices")) == 2

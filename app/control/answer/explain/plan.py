@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NotRequired, TypedDict
 
 from app.control.answer.explain.wording import clock, count, money, rate
+from app.control.domain.decision import PlanState
 from app.control.domain.events import spell_why
-from app.manifests.model import Fields
+from app.manifests.model import Fields, Free
 from app.store.plans.plan_reads import CycleWire
 from solvers.planning.certificate_wire import PlanCertificateWire
 from solvers.planning.plan_fields import OTHER_PLANNERS, gpu_bound, spell_changes, spell_gap_of_gpus, spell_other
@@ -90,6 +92,30 @@ def explain_held_back(held_back: Sequence[HeldBackChangeWire]) -> list[str]:
     return sentences + (
         [f"and {count(len(held_back) - NAMED_LINES, 'more change')} held back"] if len(held_back) > NAMED_LINES else []
     )
+
+
+def explain_gateway_waits(row: Fields, plan: Fields, service: str = "") -> list[str]:
+    """Names each gateway that keeps copies serving that are to leave, and these copies: of one service or of all."""
+    rollout = row["rollout"] if row["state"] != PlanState.SUPERSEDED else {}  # that of the plan after it counts
+    placed = {line["id"]: (line["service"], line["node"]) for line in plan["instances"]}
+    waits = [(id_, step["waits_for"], *placed.get(id_, ("", ""))) for id_, step in _list_waits(rollout, "pending")]
+    waits += [
+        (id_, gone["waits_for"], f"{gone['instance'].get('tenant')}/{gone['instance'].get('service')}", gone["node"])
+        for id_, gone in _list_waits(rollout, "leaving")
+    ]
+    copies: dict[str, list[str]] = defaultdict(list)
+    for id_, wait, owner, node in waits:
+        if service in ("", owner):
+            copies[wait].append(f"{id_} of {owner} on {node}" if owner else id_)
+    return [
+        f"{wait}: {', '.join(named[:NAMED_LINES])}"
+        + (f" and {len(named) - NAMED_LINES} more" if len(named) > NAMED_LINES else "")
+        for wait, named in sorted(copies.items())
+    ]
+
+
+def _list_waits(rollout: Free, part: str) -> list[tuple[str, Free]]:
+    return [(id_, step) for id_, step in sorted((rollout.get(part) or {}).items()) if step.get("waits_for")]
 
 
 def explain_cycles(cycles: Sequence[CycleWire]) -> list[str]:

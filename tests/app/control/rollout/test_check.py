@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
+from app.control.answer.explain.plan import explain_gateway_waits
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.rollout import Advance, RolloutState
 from app.control.rollout.rules import Leaving
+from cli.views.rollout import rollout_lines
 from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, replace_struct, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = an_instance("old"), an_instance("new")
+BEHIND = "gateway edge-1 has not taken version 7 for 4 minutes; copies that leave keep serving"
+LINES = ({"id": "old", "service": "shop/search", "node": "n1"},)
 LARGER = replace_struct(OLD, sm_percent=60.0, rate_per_second=150.0)
 
 
@@ -60,6 +66,48 @@ def test_an_old_copy_that_reports_why_it_ends_is_no_failure() -> None:
     step = begun(assigned, target)
     replaced = InstanceStatus("ready", True, "replaced", sm_percent=60, memory_gib=4, copies=2)
     assert not looked(looked(step, target, 1, old=replaced), target, 30, old=replaced).stopped_reason
+
+
+def test_a_hand_over_stays_open_while_a_gateway_keeps_the_old_copy_and_says_which() -> None:
+    assigned, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
+    step = begun(assigned, target)
+    kept = InstanceStatus("ready", True, "gateway_behind", BEHIND, sm_percent=60, memory_gib=4, copies=2)
+    for seconds in range(10, 4000, 10):
+        step = looked(step, target, seconds, old=kept)
+        assert not (step.stopped_reason or step.retried or step.done)
+    assert step.state.pending["old"].waits_for == BEHIND
+    (sentence,) = explain_gateway_waits(
+        {"state": "rolling", "rollout": msgspec.to_builtins(step.state)}, {"instances": LINES}
+    )
+    assert sentence == f"{BEHIND}: old of shop/search on n1"
+    ends = replace(kept, reason="", message="")
+    step = looked(step, target, 4010, old=ends)
+    assert not (step.stopped_reason or step.retried), "it still has the time that every old copy has"
+    assert step.state.pending["old"].waits_for == ""
+    assert looked(step, target, 4020).done
+
+
+def test_a_copy_that_leaves_says_which_gateway_keeps_it_also_after_its_rollout() -> None:
+    assigned, target = {"n1": a_node(OLD), "n2": a_node(NEW)}, {"n2": a_node(NEW)}
+    step = begun(assigned, target)
+    kept = InstanceStatus("draining", False, "gateway_behind", BEHIND, sm_percent=40, memory_gib=4)
+    step = looked(step, target, 60, old=kept)
+    assert not step.done
+    step = looked(step, target, 301, old=kept)
+    assert step.overdue == (f"old on n1/0: {BEHIND}; it is still there after 301 s",)
+    rollout = msgspec.to_builtins(step.state)
+    line = f"leaving: old (shop/search) on n1/0: {BEHIND}"
+    for state, shown in (
+        ("superseded", []),
+        ("done", [line]),
+        ("rolling", ["rollout: step 1; instances: 1 on their way out", line]),
+    ):
+        assert list(rollout_lines({"state": state, "rollout": rollout})) == shown
+    assert explain_gateway_waits({"state": "done", "rollout": rollout}, {"instances": ()}, "shop/other") == []
+    assert explain_gateway_waits({"state": "done", "rollout": rollout}, {"instances": ()}, "shop/search") == [
+        f"{BEHIND}: old of shop/search on n1"
+    ]
+    assert looked(step, target, 310).state.leaving == {}
 
 
 def test_a_step_has_some_times_its_start_seconds() -> None:
