@@ -29,8 +29,8 @@ from simulation.fleet.messages import Post
 from simulation.limits import TRUTHS
 from simulation.serving.saves import SharedSaves
 from simulation.shapes import moving, noisy
-from simulation.truth import Physics
 from simulation.truth.memory import recall, remember
+from simulation.truth.physics import Physics
 from simulation.truths import TruthOrder
 
 TICK_SECONDS = 0.25

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.fleet_truth import UNKNOWN_MS, FleetTruth, SimulatedResident
-from simulation.truth import KnownFigures, LoadKey, Physics, RunningLoad
+from simulation.truth.fitting import KnownFigures, LoadKey
+from simulation.truth.physics import Physics, RunningLoad
 from solvers.planning.problem import Problem, ProfileKey
 
 

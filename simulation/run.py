@@ -26,7 +26,7 @@ from simulation.fleet.gateway import Gateway
 from simulation.fleet.history import History, list_changes
 from simulation.fleet.messages import Post
 from simulation.shapes import Shape
-from simulation.truth import Physics
+from simulation.truth.physics import Physics
 
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0

@@ -22,8 +22,9 @@ from agents.devices.simulated.driver import serve
 from agents.devices.simulated.speeds import BusyLoad, PlayedLoad
 from agents.programs.serve.profile import ProfileError, read_words
 from simulation.limits import TruthName
-from simulation.truth import KnownFigures, LoadKey, Physics, RunningLoad
+from simulation.truth.fitting import KnownFigures, LoadKey
 from simulation.truth.memory import recall
+from simulation.truth.physics import Physics, RunningLoad
 from simulation.truths import TruthOrder
 
 MOST_NEIGHBOURS = 4  # of which each may be busy or idle; further ones count as always busy

@@ -10,7 +10,7 @@ from simulation.limits import ProfilesName, TruthName
 
 if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
-    from simulation.truth import Physics
+    from simulation.truth.physics import Physics
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TruthOrder:
         """Returns a new physics; None where profiles are the truth."""
         if self.name == "planner":
             return None
-        from simulation.truth import Physics
+        from simulation.truth.physics import Physics
 
         if self.name == "made":
             return Physics(self.seed)

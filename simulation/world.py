@@ -22,7 +22,7 @@ from app.world.declare import declare
 from app.world.write import Actor
 from simulation.fleet_truth import FleetTruth
 from simulation.physical_truth import PhysicalTruth
-from simulation.truth import Physics
+from simulation.truth.physics import Physics
 from solvers.planning.problem import ProfileKey
 
 ACTOR = Actor(Principal("simulation", Scope.ADMIN), "simulation")

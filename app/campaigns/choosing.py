@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.store.fleet.campaigns import SettingFailure
-from solvers.curves import Measurement, Setting, next_setting
+from solvers.curves.choose import next_setting
+from solvers.curves.measurement import Measurement, Setting
 
 TRIES = 2  # of a setting, before it counts as impossible
 NO_ANSWERS = "not_measured"  # a failure of a copy that was up

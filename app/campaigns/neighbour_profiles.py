@@ -13,7 +13,7 @@ from agents.contract.campaigns import MeasuredSetting
 from app.campaigns.neighbours import slowdowns
 from app.manifests.model import API_VERSION, Free, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_pair, is_uncertain, value_at
-from solvers.interference import fit
+from solvers.interference.choice import fit
 from solvers.interference.profile_factors import MeasuredFactors, SpreadValue, name_candidate, pressure_and_sensitivity
 from solvers.interference.pure_factors import COMPUTE, FACTORS
 

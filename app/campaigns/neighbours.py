@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting, SharedCopyTimes
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation
 from solvers.interference.next_setting import SharedCopy, SharedMeasurement, SharedSetting, next_shared_setting
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 
 TRIES = 2  # of a setting, before it counts as impossible
 

@@ -12,7 +12,8 @@ from typing import Any
 from app.campaigns.profile import profile_name
 from app.manifests.model import API_VERSION, Free, Kind, Manifest, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
-from solvers.factors import FactorSample, LearnedFactors, learn_factors
+from solvers.factors.choice import LearnedFactors, learn_factors
+from solvers.factors.machine import FactorSample
 
 PAIR = ("model", "gpu type")
 FEWEST_PAIRS = 6  # of a variant and a GPU type, below which nothing is predicted

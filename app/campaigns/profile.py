@@ -16,7 +16,7 @@ from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.choosing import measurement_of
 from app.manifests.drafts import ERROR_GOAL, Q90_DEVIATIONS, find_q90_factor
 from app.manifests.model import API_VERSION, Free, WrittenSpec
-from solvers.curves import LatencyCurve, clock_exponent, fit, table
+from solvers.curves.curve import LatencyCurve, clock_exponent, fit, table
 
 LEAST_MEMORY_GIB = 0.1  # of a copy whose device reports none: an empty CUDA context takes more
 DIGITS = 5

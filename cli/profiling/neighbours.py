@@ -16,7 +16,7 @@ from cli.exits import Failed
 from cli.output import format_yaml, plain, print_data, say
 
 if TYPE_CHECKING:
-    from solvers.interference import Neighbour, SlowdownObservation
+    from solvers.interference.observation import Neighbour, SlowdownObservation
 
 COLUMNS = ("model", "smPercent", "neighbours", "latencyMs")
 MOST_ROWS = 20_000
@@ -40,7 +40,7 @@ class NeighbourRow:
 def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Prints pressures and sensitivities from the files' measurements; returns them by GPU type and model."""
     from app.campaigns.neighbour_profiles import interference_fields
-    from solvers.interference import fit
+    from solvers.interference.choice import fit
     from solvers.interference.profile_factors import name_candidate, pressure_and_sensitivity
 
     rows = [row for name in args.files for row in read_rows(name, args.gpu_type or "")]
@@ -80,7 +80,7 @@ def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[SlowdownObservatio
 
     At its power limit a GPU lowers its clock. Plans count that by watts, so that it is no slowdown by neighbours.
     """
-    from solvers.interference import SharedRun, SlowdownObservation
+    from solvers.interference.observation import SharedRun, SlowdownObservation
 
     alone: dict[tuple[str, str, int, int, int | None], list[float]] = defaultdict(list)
     for row in rows:
@@ -125,7 +125,7 @@ def read_rows(name: str, gpu_type: str) -> Iterator[NeighbourRow]:
 
 
 def _row(line: Mapping[str, str], where: str, gpu_type: str) -> NeighbourRow:
-    from solvers.interference import Neighbour
+    from solvers.interference.observation import Neighbour
 
     def number(text: str, what: str, most: float, least: float = 1) -> float:
         found = finite_number(text)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
     from app.settings import Settings
     from app.store.database.database import Database
-    from simulation.truth import Physics
+    from simulation.truth.physics import Physics
     from simulation.truths import TruthOrder
 
 KEPT = "fleet.json"

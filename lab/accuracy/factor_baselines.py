@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lab.baselines.predictors import Predict, forest, matrix
-from solvers.factors import FactorSample
+from solvers.factors.machine import FactorSample
 
 PAIR = ("model", "gpu type")
 

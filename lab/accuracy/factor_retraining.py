@@ -14,7 +14,7 @@ import numpy as np
 
 from lab.accuracy.accuracy_row import AccuracyRow
 from lab.accuracy.factor_baselines import PAIR
-from solvers.factors import FactorLearner, FactorSample
+from solvers.factors.machine import FactorLearner, FactorSample
 
 FIRST_PAIRS = 6  # that `profile predict` needs
 # ln 1/0.7: what serves corrects a Profile by 0.7 to 1.5 times, so a prediction that misses by more stays wrong.

@@ -18,7 +18,8 @@ from lab.accuracy.latency_tables import PARVAGPU, PARVAGPU_COLUMNS
 from lab.baselines.predictors import Predict
 from lab.data.csv_rows import read_rows
 from lab.data.missing_data import DataMissing
-from solvers.factors import FactorSample, learn_factors
+from solvers.factors.choice import learn_factors
+from solvers.factors.machine import FactorSample
 from solvers.interference.candidate import Floats
 
 SEEDS = 5

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.data.missing_data import DataMissing
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation, Traits
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits
 
 FILE = Path("gavel") / "simulation_throughputs.json"
 TYPES = ("v100", "p100", "k80")

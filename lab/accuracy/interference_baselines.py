@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.interference import SharedRun, SlowdownObservation, Traits
 from solvers.interference.candidate import FittedInterference, Floats
 from solvers.interference.factor_layout import FactorShape
 from solvers.interference.factors import FittedFactors, fit, fit_scalar
+from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
 from solvers.interference.papers import fit_gpulet
 
 

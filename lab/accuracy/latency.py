@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from lab.accuracy.accuracy_row import AccuracyRow
 from lab.accuracy.latency_baselines import BASELINES
 from lab.accuracy.latency_tables import CLOCK_MHZ, HASGPU, PARVAGPU, Table, hasgpu, parvagpu
-from solvers.curves import Measurement, Setting, fit, next_setting
+from solvers.curves.choose import next_setting
+from solvers.curves.curve import fit
+from solvers.curves.measurement import Measurement, Setting
 
 SEEDS = 20
 FEW_SEEDS = 5  # of figures beside the first

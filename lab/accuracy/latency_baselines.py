@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 from scipy.spatial import QhullError
 
-from solvers.curves import Setting
+from solvers.curves.measurement import Setting
 
 Floats = NDArray[np.float64]
 Baseline = Callable[[Sequence[Setting], Floats, Sequence[Setting]], Floats]  # milliseconds in, milliseconds out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab.data.csv_rows import read_rows
 from lab.data.missing_data import DataMissing
-from solvers.curves import Setting
+from solvers.curves.measurement import Setting
 
 CLOCK_MHZ = 1  # neither table states one; all was measured at the same
 WHOLE_QUOTA = "100"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from solvers.factors import FactorSample
+from solvers.factors.machine import FactorSample
 from solvers.interference.candidate import Floats
 
 RANK, RIDGE, ROUNDS = 4, 0.1, 30

@@ -50,7 +50,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns a row for each fleet, kind of change and law of correction."""
     import msgspec
 
-    from app.control.observe.drift import update_correction
+    from app.control.observe.drift.correct import update_correction
     from app.manifests.offline import Input, load
     from benchmarks.families import family
     from benchmarks.manifests import manifests

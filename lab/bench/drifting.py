@@ -11,9 +11,8 @@ from typing import Any, TypeAlias
 
 from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction, LatencyFactor
-from app.control.observe.drift import Drift
 from app.control.observe.drift.correct import ProfileCorrection, ProfileEvidence
-from app.control.observe.drift.drift import CorrectionLaw
+from app.control.observe.drift.drift import CorrectionLaw, Drift
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.listener import ReportListener
 from app.manifests.offline import DeclaredFiles

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agents.contract.campaigns import CopySetting, MeasuredSetting, SharedCopyTimes
-    from simulation.truth import LoadKey, Physics
+    from simulation.truth.fitting import LoadKey
+    from simulation.truth.physics import Physics
 
 SHOWN = (
     "seed", "what", "profiles", "points", "measurements", "mean", "worst_median", "worst", "covered", "left_out",
@@ -48,7 +49,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from cli.up.fleet import fleet_file
     from simulation import world
     from simulation.physical_truth import learn
-    from simulation.truth import Physics
+    from simulation.truth.physics import Physics
 
     problem = build_problem(world.read_files(fleet_file()))
     rows = []
@@ -70,7 +71,7 @@ def _alone(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey], 
     from app.campaigns.limits import BATCHES, SM_PERCENTS, grid
     from app.campaigns.profile import ProfileSubject, profile_of
     from lab.accuracy.latency_baselines import interpolation
-    from solvers.curves import Setting
+    from solvers.curves.measurement import Setting
 
     settings = grid(BATCHES, SM_PERCENTS, sorted({*args.clocks, TOP_MHZ}))
     errors, by_chance, covered, counts, left_out = [], [], [], [], []
@@ -191,7 +192,7 @@ def _measured_together(
 ) -> MeasuredSetting:
     """Returns what is measured at a setting: each copy alone, and among the others."""
     from agents.contract.campaigns import MeasuredSetting, SharedCopyTimes
-    from simulation.truth import RunningLoad
+    from simulation.truth.physics import RunningLoad
 
     group = [RunningLoad(keys[0], setting.batch, setting.sm_percent)]
     group += [

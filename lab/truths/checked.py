@@ -40,10 +40,10 @@ from simulation.measure.loads import make_load
 from simulation.measure.run import SimulationOrder, simulate
 from simulation.own_database import own_database
 from simulation.profiling import COMPLETE, SIXTEEN, profile_world
-from simulation.truth import Physics
 from simulation.truth.family import DRAWS, draw_gpu, generator
 from simulation.truth.load import times
 from simulation.truth.neighbours import ActiveLoad, slowdowns
+from simulation.truth.physics import Physics
 from simulation.truths import TruthOrder
 from solvers.planning.plan import Plan
 from solvers.planning.solve import SolveBudget, solve

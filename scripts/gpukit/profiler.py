@@ -11,7 +11,9 @@ from statistics import fmean
 from agents.profiling.measure import measure
 from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, SM_PERCENTS
 from scripts.gpukit.stand import Stand
-from solvers.curves import LatencyCurve, Measurement, Setting, fit, next_setting
+from solvers.curves.choose import next_setting
+from solvers.curves.curve import LatencyCurve, fit
+from solvers.curves.measurement import Measurement, Setting
 
 LOAD = "arithmetic"
 QUANTILE = 0.9

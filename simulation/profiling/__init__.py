@@ -12,8 +12,9 @@ from app.manifests.offline import DeclaredFiles
 from simulation.physical_truth import learn
 from simulation.profiling.alone import figures_alone, measure_alone
 from simulation.profiling.beside import NeighbourEffects, explain, measure_groups
-from simulation.truth import LoadKey, Physics
 from simulation.truth.family import generator
+from simulation.truth.fitting import LoadKey
+from simulation.truth.physics import Physics
 from solvers.interference.pure_factors import COMPUTE
 from solvers.planning.problem import Problem, ProfileKey
 

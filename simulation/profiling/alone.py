@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from app.campaigns.limits import ACCURACY_SHARE
-from simulation.truth import LoadKey, Physics, RunningLoad
-from solvers.curves import Measurement, Setting, fit, next_setting, table
+from simulation.truth.fitting import LoadKey
+from simulation.truth.physics import Physics, RunningLoad
+from solvers.curves.choose import next_setting
+from solvers.curves.curve import fit, table
+from solvers.curves.measurement import Measurement, Setting
 
 SPREAD_SHARE = 0.01  # of single batches
 SAMPLES = 50

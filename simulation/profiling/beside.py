@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.profiling.alone import SPREAD_SHARE
-from simulation.truth import LoadKey, Physics, RunningLoad
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation
+from simulation.truth.fitting import LoadKey
+from simulation.truth.physics import Physics, RunningLoad
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 from solvers.interference.profile_factors import pressure_and_sensitivity
 from solvers.interference.pure_factors import FACTORS
 

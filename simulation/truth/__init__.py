@@ -3,10 +3,3 @@
 A seed draws kinds of GPU and models from one family: computing, DRAM bandwidth, L2, launches, power by activity.
 Neighbours take from each other what they share; slowdowns saturate and do not add up. docs/simulation.md describes it.
 """
-
-from __future__ import annotations
-
-from simulation.truth.fitting import KnownFigures, LoadKey
-from simulation.truth.physics import Physics, RunningLoad
-
-__all__ = ["KnownFigures", "LoadKey", "Physics", "RunningLoad"]

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from app.manifests.offline import DeclaredFiles
 from app.store.database.database import Database
 from simulation.live import MOST_PER_SECOND, Live
-from simulation.truth import Physics
+from simulation.truth.physics import Physics
 from simulation.world import put
 from tests.simulation.worlds import profile, small
 

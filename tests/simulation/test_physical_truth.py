@@ -6,7 +6,7 @@ import pytest
 
 from simulation.profiling import SIXTEEN, profile_world
 from simulation.run import open_simulation
-from simulation.truth import Physics
+from simulation.truth.physics import Physics
 from simulation.world import read_documents, truth_of
 from tests.simulation.worlds import document, gpu_type, node, policy, profile, service, small
 

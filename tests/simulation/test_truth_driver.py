@@ -6,7 +6,8 @@ import pytest
 
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.speeds import PlayedLoad
-from simulation.truth import KnownFigures, Physics, RunningLoad
+from simulation.truth.fitting import KnownFigures
+from simulation.truth.physics import Physics, RunningLoad
 from simulation.truth_driver import PhysicalSpeeds
 
 GPU_TYPE = "v100"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from app.control.observe.loads import ReportCursor, read_reports
+from app.control.observe.loads.reports import ReportCursor, read_reports
 from app.store.database.database import Database
 from app.store.fleet.load_news import GatewayCounters
 

@@ -9,8 +9,7 @@ import msgspec
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.gateways import GatewayCounts, ServiceCounts
-from app.control.observe.loads import ReportBatch, ReportCursor
-from app.control.observe.loads.reports import ReceivedReport, ReportExcerpt
+from app.control.observe.loads.reports import ReceivedReport, ReportBatch, ReportCursor, ReportExcerpt
 from app.store.fleet.load_news import GatewayCounters
 from tests.support.reports import instance, report
 

@@ -14,20 +14,12 @@ from app.control.domain.events import NewEvent, Reason
 from app.control.domain.leading import Deposed, FleetView
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
-from app.control.jobs import (
-    GatheringWindow,
-    JobsStep,
-    JobState,
-    advance_jobs,
-    apply_answer,
-    count_arrivals,
-    learn_speeds,
-    list_assigned_places,
-    list_swapped_instances,
-    queue_jobs,
-    read_declared_work,
-    rows,
-)
+from app.control.jobs import rows
+from app.control.jobs.life import JobsStep, advance_jobs
+from app.control.jobs.queue import apply_answer, queue_jobs
+from app.control.jobs.speeds import learn_speeds
+from app.control.jobs.state import JobState, list_assigned_places, list_swapped_instances, read_declared_work
+from app.control.jobs.window import GatheringWindow, count_arrivals
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
 from app.store.database import lease

@@ -18,9 +18,11 @@ from app.control.domain.readings import CopyTrial
 from app.control.domain.specs import down_seconds
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
-from app.control.rollout import Advance, RolloutState, advance, begin, restart_clocks
+from app.control.rollout.advance import advance
 from app.control.rollout.counts import CopyMarks, WaitingCopy, count_copies, find_waiting, list_unassigned
 from app.control.rollout.declared_rules import read_rules
+from app.control.rollout.life import begin, restart_clocks
+from app.control.rollout.rules import Advance, RolloutState
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
 

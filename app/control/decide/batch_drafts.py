@@ -15,8 +15,8 @@ from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
-from app.control.rollout import find_blocked
 from app.control.rollout.declared_rules import read_rules
+from app.control.rollout.ordering.finding import find_blocked
 from app.control.rollout.rules import WaitingChange
 from solvers.planning.batches.batch import WHOLE, Batch, GroupRow, MoveLimit
 from solvers.planning.plan import Cost, Plan

@@ -25,11 +25,11 @@ from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
 from app.control.formulate.running import running_instances, treat_drains_as_cordons
 from app.control.formulate.value import value_plan
-from app.control.jobs import queue_jobs
-from app.control.rollout import order
+from app.control.jobs.queue import queue_jobs
 from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.keeping import keep_owners
 from app.control.rollout.modes import divide_by_mode
+from app.control.rollout.ordering.finding import order
 from solvers.planners.names import JOINT
 from solvers.planning.judge import JudgedPlan, Verdict
 from solvers.planning.kept_bound import drop_bound

@@ -19,8 +19,8 @@ from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
-from app.control.rollout import find_blocked
 from app.control.rollout.declared_rules import read_rules
+from app.control.rollout.ordering.finding import find_blocked
 from solvers.planning.batches.batch import BatchGroup, BatchKind
 from solvers.planning.problem import Place
 

@@ -12,7 +12,7 @@ from app.control.formulate.objective import intensity_since
 from app.control.formulate.pose import pose
 from app.control.formulate.question import Question
 from app.control.formulate.tenants import apply_tenant_rules, budget_accounts, terms_of
-from app.control.jobs import queue_jobs
+from app.control.jobs.queue import queue_jobs
 
 MOST_KEPT = 4  # questions: of the whole fleet and of one with GPUs closed to it, each before and after a decision
 

@@ -17,12 +17,15 @@ from app.control.domain.readings import CopyTrial, JobReading
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from app.control.domain.specs import risk_of, slo_latency_ms, slo_percentile
 from app.control.domain.times import cycle_seconds, start_seconds
-from app.control.jobs import job_readings
+from app.control.jobs.state import job_readings
 from app.control.measure import metrics
-from app.control.observe.drift import Drift, ProfileCorrection, predict_running, profile_places
+from app.control.observe.drift.correct import ProfileCorrection
+from app.control.observe.drift.drift import Drift
+from app.control.observe.drift.predict import predict_running, profile_places
 from app.control.observe.drift.rows import read_correction, write_correction
-from app.control.observe.loads import Loads, RecentLoad, ask_after, open_news
-from app.control.observe.loads.reports import ReceivedReport
+from app.control.observe.loads.loads import Loads
+from app.control.observe.loads.recent import RecentLoad
+from app.control.observe.loads.reports import ReceivedReport, ask_after, open_news
 from app.control.observe.loads.trials import Trials
 from app.control.observe.loads.trust import TrustedInstances
 from app.store.database import clock, lease

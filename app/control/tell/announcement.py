@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.control.tell.degrade import Shedding
+from app.control.tell.degrade.shedding import Shedding
 from app.control.tell.money import Addition
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.slo import SloStatus

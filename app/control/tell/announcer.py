@@ -16,12 +16,13 @@ from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.formulate.tenants import budget_accounts, terms_of
-from app.control.jobs import JobState, job_status, read_declared_work
 from app.control.jobs import rows as job_rows
+from app.control.jobs.state import JobState, read_declared_work
+from app.control.jobs.status import job_status
 from app.control.measure import metrics
 from app.control.tell.announcement import Announcement
 from app.control.tell.conditions import CycleFacts, make_statements
-from app.control.tell.degrade import Degraded, find_degraded
+from app.control.tell.degrade.degradation import Degraded, find_degraded
 from app.control.tell.figures import ATTAINED_IN, LastAnswer, make_figures
 from app.control.tell.gateway_limits import GatewayLimits
 from app.control.tell.held import held_per_hour, list_planned_gpus

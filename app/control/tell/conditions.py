@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from app.control.domain.desired import CopyCounts
 from app.control.domain.events import Reason
 from app.control.formulate.tenants import BudgetAccount, GpuUsage, TenantTerms
-from app.control.tell.degrade import Degraded
+from app.control.tell.degrade.degradation import Degraded
 from app.manifests.model import Key, Kind
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Limit, Problem, Service

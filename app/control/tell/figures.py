@@ -13,7 +13,7 @@ from app.control.formulate.tenants import GpuUsage
 from app.control.measure.metrics import PlannerFigures, ServiceFigures, TenantFigures
 from app.control.tell.announcement import Announcement
 from app.control.tell.conditions import CycleFacts
-from app.control.tell.degrade import Shedding
+from app.control.tell.degrade.shedding import Shedding
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rates import top_tenants
 from app.control.tell.slo import SloStatus

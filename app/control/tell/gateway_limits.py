@@ -10,7 +10,7 @@ from math import inf
 from app.control.domain.mode import ADVISORY, read_modes
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.tenants import gpu_types, gpus_per_rate
-from app.control.tell.degrade import Shedding, SloTarget, plan_shedding
+from app.control.tell.degrade.shedding import Shedding, SloTarget, plan_shedding
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.transitions import SILENT_SECONDS
 from solvers.planning.judge.plan_lines import gpus_with

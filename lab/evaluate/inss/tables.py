@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lab.evaluate.verdicts import MeasuredFigure, measured_alike
-from solvers.curves import Measurement, fit
+from solvers.curves.curve import fit
+from solvers.curves.measurement import Measurement
 from solvers.planners.names import INSS, JOINT
 
 TABLE = "interpolation"

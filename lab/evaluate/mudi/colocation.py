@@ -24,8 +24,8 @@ from simulation.truth.family import draw_gpu, draw_traits, generator
 from simulation.truth.fitting import KnownFigures, fit_load
 from simulation.truth.load import GpuPhysics, PhysicalLoad
 from simulation.truth.neighbours import ActiveLoad, slowdowns
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation
 from solvers.interference.layers import LayeredValues, predict_from_layers
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 from solvers.interference.profile_factors import pressure_and_sensitivity
 from solvers.planners.names import JOINT, MUDI
 

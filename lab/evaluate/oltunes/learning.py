@@ -20,7 +20,8 @@ from lab.baselines.predictors import Predict, forest, matrix
 from lab.evaluate.testbeds import testbed
 from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from simulation.fleet_truth import interpolate
-from solvers.factors import FactorLearner, FactorSample, learn_factors
+from solvers.factors.choice import learn_factors
+from solvers.factors.machine import FactorLearner, FactorSample
 from solvers.planners.names import JOINT, OLTUNES
 from solvers.planning.problem import Problem, Profile
 

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from lab.baselines.names import ORION
 from lab.evaluate.verdicts import MeasuredFigure, measured_alike
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation, fit
 from solvers.interference.affinity import MOST_RATIO, workload_affinity
+from solvers.interference.choice import fit
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 from solvers.planners.names import JOINT, OLTUNES
 
 CONV, TOKEN = "conv2d", "tokengen"

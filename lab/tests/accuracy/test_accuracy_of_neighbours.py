@@ -17,7 +17,7 @@ from lab.accuracy.factor_retraining import FIRST_PAIRS, THETA, retrained
 from lab.accuracy.gavel import TYPES, read_gavel
 from lab.accuracy.miso import IDLE, read_miso
 from lab.data.missing_data import DataMissing
-from solvers.factors import FactorSample
+from solvers.factors.machine import FactorSample
 
 FAMILIES = {"CNN": 0.8, "LSTM": 0.4, "MLP": 0.2, "GAN": 0.6}
 JOBS = {f"{family} (batch size {batch})": heavy * batch**0.1 for family, heavy in FAMILIES.items() for batch in (8, 64)}

@@ -9,7 +9,7 @@ import pytest
 from lab.accuracy import latency, latency_tables
 from lab.bench.latency_plot import draw, errors_by_count
 from lab.data.missing_data import DataMissing
-from solvers.curves import Setting
+from solvers.curves.measurement import Setting
 from tests.solvers.curves.shapes import launch_bound, transfer_bound
 
 

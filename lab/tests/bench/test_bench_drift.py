@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.control.observe.drift import Observation, ProfileCorrection, ProfileEvidence
+from app.control.observe.drift.correct import ProfileCorrection, ProfileEvidence
+from app.control.observe.drift.minutes import Observation
 from app.control.observe.drift.tuning import DriftTuning
 from cli.main import main
 from lab.bench import drift

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.control.observe.drift import update_correction
+from app.control.observe.drift.correct import update_correction
 from lab.bench.drifting import DriftOrder, TruthFactor, run_drift
 from simulation.run import Simulation
 from simulation.world import read_documents

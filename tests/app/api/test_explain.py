@@ -13,7 +13,7 @@ import pytest
 from app.access import Principal, Reach, Scope
 from app.api.answers.explain import hide_neighbours
 from app.control.domain.snapshot import Correction, LatencyFactor
-from app.control.observe.drift import ProfileCorrection
+from app.control.observe.drift.correct import ProfileCorrection
 from app.control.observe.drift.rows import write_correction
 from app.store.database import lease
 from app.store.database.database import Database

@@ -17,8 +17,8 @@ from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.rollout import order
 from app.control.rollout.declared_rules import read_rules
+from app.control.rollout.ordering.finding import order
 from app.control.solve.versions import versions
 from tests.app.control.cycles import one_cycle
 from tests.app.control.decide.conftest import under_loads, wanted_in

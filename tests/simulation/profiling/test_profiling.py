@@ -14,7 +14,8 @@ from simulation.physical_truth import learn
 from simulation.profiling import COMPLETE, SIXTEEN, profile_world
 from simulation.profiling.alone import measure_alone
 from simulation.profiling.beside import MeasuredGroup, explain, measure_groups
-from simulation.truth import LoadKey, Physics, RunningLoad
+from simulation.truth.fitting import LoadKey
+from simulation.truth.physics import Physics, RunningLoad
 from solvers.interference.pure_factors import FACTORS
 from tests.simulation.worlds import small
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from simulation.truth import KnownFigures, Physics
+from simulation.truth.fitting import KnownFigures
 from simulation.truth.measured import HASGPU, PARVAGPU, ZEUS, MeasuredShapes, MeasurementsMissing
+from simulation.truth.physics import Physics
 
 KEY = ("resnet50", "fp16", "v100-16gb")
 POINTS = {1: ((10, 40.0), (100, 8.0)), 8: ((10, 90.0), (100, 20.0))}

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulation.truth import KnownFigures, Physics, RunningLoad
+from simulation.truth.fitting import KnownFigures
 from simulation.truth.memory import recall, remember
+from simulation.truth.physics import Physics, RunningLoad
 
 POINTS = {
     1: ((10, 21.0), (20, 11.2), (40, 8.4), (100, 7.9)),

@@ -7,7 +7,8 @@ from functools import cache
 from itertools import product
 from random import Random
 
-from solvers.curves import Measurement, Setting, next_setting
+from solvers.curves.choose import next_setting
+from solvers.curves.measurement import Measurement, Setting
 
 CLOCK_MHZ = 1400
 BATCHES = (1, 2, 4, 8, 16, 32)

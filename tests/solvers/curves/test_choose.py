@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from solvers.curves import Measurement, Setting, fit, next_setting
+from solvers.curves.choose import next_setting
+from solvers.curves.curve import fit
+from solvers.curves.measurement import Measurement, Setting
 from tests.solvers.curves.shapes import CLOCK_MHZ, LAWS, SETTINGS, compute_bound, launch_bound, measured
 from tests.solvers.curves.shapes import campaign as campaign_of
 

@@ -7,8 +7,9 @@ from statistics import NormalDist
 
 import pytest
 
-from solvers.curves import Measurement, Setting, clock_exponent, fit
 from solvers.curves.candidates import CANDIDATES
+from solvers.curves.curve import clock_exponent, fit
+from solvers.curves.measurement import Measurement, Setting
 from solvers.curves.mixture import ASSUMPTIONS
 from solvers.curves.observations import observations
 from solvers.curves.process import FitTask, fit_processes

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from solvers.curves import fit, table
+from solvers.curves.curve import fit, table
 from tests.solvers.curves.test_choose import campaign
 
 

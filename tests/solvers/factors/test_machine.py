@@ -8,7 +8,8 @@ from math import log
 import numpy as np
 import pytest
 
-from solvers.factors import FactorLearner, FactorSample, LearningRates, learn_factors
+from solvers.factors.choice import learn_factors
+from solvers.factors.machine import FactorLearner, FactorSample, LearningRates
 
 COMPUTE = {f"m{at}": 0.1 + 0.15 * at for at in range(6)}  # share of its time that compute takes
 SPEED = {"t4": (1.0, 1.0), "v100": (1.9, 2.8), "a100": (3.4, 5.0), "l4": (2.0, 0.95)}  # compute, bandwidth

@@ -6,7 +6,7 @@ from itertools import permutations, product
 
 import numpy as np
 
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation, Traits
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits
 
 SENSITIVITY = {"a": 0.1, "b": 0.5, "c": 0.9, "d": 0.3}
 PRESSURE = {

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solvers.interference import CANDIDATES, Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation, fit
+from solvers.interference.choice import CANDIDATES, fit
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation
 from tests.solvers.interference.families import alike_by_traits, declared_pairs, declared_slowdown, saturating_mixes
 
 

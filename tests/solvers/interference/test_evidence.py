@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation, fit
+from solvers.interference.choice import fit
 from solvers.interference.evidence import evidence_weights
 from solvers.interference.factors import ONE_FACTOR, TWO_FACTORS
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 from tests.solvers.interference.families import declared_pairs
 
 

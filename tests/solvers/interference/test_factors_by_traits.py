@@ -7,7 +7,8 @@ from math import exp
 
 import numpy as np
 
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation, Traits, factors, factors_by_traits
+from solvers.interference import factors, factors_by_traits
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits
 
 TRAIT = {f"m{number}": number / 8 for number in range(9)}
 STRANGER = "m7"

@@ -6,7 +6,6 @@ from itertools import combinations, product
 
 import pytest
 
-from solvers.interference import SharedRun, SlowdownObservation
 from solvers.interference.next_setting import (
     LAST_SETTINGS,
     SharedCopy,
@@ -14,6 +13,7 @@ from solvers.interference.next_setting import (
     SharedSetting,
     next_shared_setting,
 )
+from solvers.interference.observation import SharedRun, SlowdownObservation
 from solvers.interference.profile_factors import pressure_and_sensitivity
 from tests.solvers.interference.families import declared_slowdown
 

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from solvers.interference import Neighbour, SharedRun, SlowdownObservation, WrongObservation
 from solvers.interference.choice import choose_profile_shape
 from solvers.interference.factors import ONE_FACTOR
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, WrongObservation
 from solvers.interference.profile_factors import MeasuredFactors, pressure_and_sensitivity
 from solvers.interference.pure_factors import BANDWIDTH, COMPUTE, FactorMatrices, purify
 from tests.solvers.interference.families import PRESSURE, SENSITIVITY, declared_pairs

@@ -9,9 +9,9 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from solvers.learning import CurveFit, FilterTuning, Region, fit_curve, inflate_others
-from solvers.learning.fit import covariance
-from solvers.learning.tuning import PriorTuning
+from solvers.learning.fit import CurveFit, covariance, fit_curve, inflate_others
+from solvers.learning.region import Region
+from solvers.learning.tuning import FilterTuning, PriorTuning
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SLOW = log(1.2)

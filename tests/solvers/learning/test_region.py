@@ -9,7 +9,8 @@ from math import exp, log
 
 import pytest
 
-from solvers.learning import FilterTuning, RatioSample, Region, new_region, update_region
+from solvers.learning.region import RatioSample, Region, new_region, update_region
+from solvers.learning.tuning import FilterTuning
 from tests.support.soak import scaled
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -9,7 +9,8 @@ from typing import TypeAlias
 from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction, LatencyFactor
 from app.control.observe.drift.tuning import DriftTuning
-from solvers.learning import CurveFit, Region
+from solvers.learning.fit import CurveFit
+from solvers.learning.region import Region
 from solvers.planning.judge.readings import value_at
 
 # batch -> SM% of a profile's points -> logarithm of its planned time over its mean

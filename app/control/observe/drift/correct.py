@@ -28,7 +28,8 @@ from app.control.observe.drift.beliefs import (
 )
 from app.control.observe.drift.minutes import Observation
 from app.control.observe.drift.tuning import DriftTuning
-from solvers.learning import CurveFit, RatioSample, Region, fit_curve, inflate_others, new_region, update_region
+from solvers.learning.fit import CurveFit, fit_curve, inflate_others
+from solvers.learning.region import RatioSample, Region, new_region, update_region
 
 UNTOUCHED = Correction()
 POWER_ERROR_SHARE = 0.02

@@ -9,7 +9,7 @@ import msgspec
 from app.control.domain.snapshot import Correction, LatencyFactor
 from app.control.observe.drift.correct import ProfileCorrection
 from app.store.plans.corrections import CorrectionRow
-from solvers.learning import Region
+from solvers.learning.region import Region
 
 
 class StoredEvidence(msgspec.Struct, rename="camel", omit_defaults=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from solvers.learning import FilterTuning, PriorTuning
+from solvers.learning.tuning import FilterTuning, PriorTuning
 
 
 @dataclass(frozen=True, slots=True)

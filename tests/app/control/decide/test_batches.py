@@ -18,9 +18,9 @@ from app.control.domain.desired import Desired
 from app.control.domain.regret import LEAST_WAITING, NO_REGRETS
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Rest, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.rollout import order
 from app.control.rollout.changes import InstanceChange, changes
 from app.control.rollout.declared_rules import read_rules
+from app.control.rollout.ordering.finding import order
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
 from simulation.world import read_files

@@ -17,7 +17,7 @@ from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, JobProgress, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.jobs import queue_jobs
+from app.control.jobs.queue import queue_jobs
 from app.control.jobs.room import free_capacity, widest_free
 from app.control.jobs.state import read_declared_work
 from app.control.solve.inline import Inline

@@ -13,8 +13,8 @@ from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from app.control.rollout import has_order
 from app.control.rollout.declared_rules import read_rules
+from app.control.rollout.ordering.finding import has_order
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.conftest import followed, under_loads, wanted_in

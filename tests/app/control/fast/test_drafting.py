@@ -15,7 +15,7 @@ from app.control.fast.base import step_base
 from app.control.fast.drafting import DraftedStep, draft_step
 from app.control.fast.lane import FastLane
 from app.control.formulate.formulate import formulate
-from app.control.observe.loads import RecentLoad
+from app.control.observe.loads.recent import RecentLoad
 from app.control.solve.inline import Inline
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Place

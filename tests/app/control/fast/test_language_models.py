@@ -20,7 +20,7 @@ from app.control.fast.base import step_base
 from app.control.fast.lane import FastLane, LaneResult
 from app.control.fast.leaving import draft_leaving
 from app.control.formulate.formulate import formulate
-from app.control.observe.loads import RecentLoad
+from app.control.observe.loads.recent import RecentLoad
 from app.control.record.records import RecordedPlan, read_plan
 from app.control.solve.inline import Inline
 from app.control.solve.versions import versions

@@ -15,8 +15,10 @@ from app.control.domain.desired import FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.readings import JobReading
 from app.control.domain.specs import RETRIES
-from app.control.jobs import JobPhase, JobPlace, JobsStep, JobState, JobWork, advance_jobs, job_status, predict_end
-from app.control.jobs.state import JobNeed, list_swapped_instances
+from app.control.jobs.ends import predict_end
+from app.control.jobs.life import JobsStep, advance_jobs
+from app.control.jobs.state import JobNeed, JobPhase, JobPlace, JobState, JobWork, list_swapped_instances
+from app.control.jobs.status import job_status
 from tests.support.soak import SOAK
 
 MOST_FAILURES = RETRIES + 1

@@ -14,7 +14,9 @@ from app.control.domain.events import Reason
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
 from app.control.fast import CapacityNeed, StepKind, StepTrigger
-from app.control.jobs import JobPhase, JobPlace, JobState, advance_jobs, apply_answer, queue_jobs, read_declared_work
+from app.control.jobs.life import advance_jobs
+from app.control.jobs.queue import apply_answer, queue_jobs
+from app.control.jobs.state import JobPhase, JobPlace, JobState, read_declared_work
 from app.control.solve.inline import Inline
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (

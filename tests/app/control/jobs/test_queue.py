@@ -15,19 +15,11 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus, Snapshot
 from app.control.formulate.pose import pose
-from app.control.jobs import (
-    Arrivals,
-    GatheringWindow,
-    JobPhase,
-    JobState,
-    JobTask,
-    apply_answer,
-    count_arrivals,
-    queue_jobs,
-    sort_tasks,
-)
-from app.control.jobs.queue import FIRST_WAIT, LONGEST_WAIT, RUNNING_WEIGHT_FACTOR
+from app.control.jobs.order import JobTask, sort_tasks
+from app.control.jobs.queue import FIRST_WAIT, LONGEST_WAIT, RUNNING_WEIGHT_FACTOR, apply_answer, queue_jobs
 from app.control.jobs.room import UnusedGpu, free_capacity
+from app.control.jobs.state import JobPhase, JobState
+from app.control.jobs.window import Arrivals, GatheringWindow, count_arrivals
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import PlacedJob
 from solvers.planning.solve import SolveBudget, solve

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.reports import Report
-from app.control.jobs import JobNeed, JobPhase, JobState, job_readings, rows
+from app.control.jobs import rows
 from app.control.jobs.rows import row_of, state_of
+from app.control.jobs.state import JobNeed, JobPhase, JobState, job_readings
 from app.store.database.database import Database
 from tests.support.reports import instance, report
 

@@ -10,8 +10,8 @@ import pytest
 
 from app.control.domain.snapshot import DeclaredObject
 from app.control.domain.specs import job_tables
-from app.control.jobs import JobPhase, JobPlace, JobState, learn_speeds, work_of
-from app.control.jobs.speeds import fill_learned_speeds
+from app.control.jobs.speeds import fill_learned_speeds, learn_speeds
+from app.control.jobs.state import JobPhase, JobPlace, JobState, work_of
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 NODE = DeclaredObject("Node", "", "n1", {"gpuType": "big"})

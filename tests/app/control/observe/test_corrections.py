@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.control.domain.leading import Deposed
-from app.control.observe.drift import ProfileCorrection
+from app.control.observe.drift.correct import ProfileCorrection
 from app.control.observe.listener import record_corrections
 from app.control.record.planner_store import PlannerStore
 from app.store.database.database import Database

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import text
 
-from app.control.observe.drift import Drift
 from app.control.observe.drift.correct import ProfileCorrection
+from app.control.observe.drift.drift import Drift
 from app.store.database.database import Unavailable
 from simulation.run import Simulation, open_simulation
 from tests.simulation.worlds import small

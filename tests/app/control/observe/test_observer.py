@@ -12,7 +12,8 @@ from agents.contract.reports import Report
 from app.control.domain.failures import PlaceFailure
 from app.control.domain.snapshot import Snapshot
 from app.control.observe.observer import Observer
-from app.control.rollout import RolloutState, begin
+from app.control.rollout.life import begin
+from app.control.rollout.rules import RolloutState
 from app.nodes.intake import Intake
 from app.store.database import clock, lease
 from app.store.database.database import Database

@@ -11,9 +11,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
-from app.control import rollout
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.readings import CopyTrial
+from app.control.rollout import advance as advancing
 from app.control.rollout.room import GpuLimits, is_over_full
 from app.control.rollout.rules import Advance, RolloutRules, RolloutState
 
@@ -54,7 +54,7 @@ def advance(
     trials: Mapping[str, CopyTrial] | None = None,
 ) -> Advance:
     """Returns the next step of a rollout, by default without answers of canaries."""
-    return rollout.advance(target, assigned, observed, state, the_rules, now, trials or {})
+    return advancing.advance(target, assigned, observed, state, the_rules, now, trials or {})
 
 
 def all_serve(assigned: Desired, **more: object) -> FleetStatus:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from app.control.domain.desired import Desired
-from app.control.rollout import RolloutState
-from app.control.rollout.rules import RolloutOrder, RolloutRules
+from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 from tests.app.control.rollout.fleets import advance, all_serve
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

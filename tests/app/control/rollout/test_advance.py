@@ -9,8 +9,8 @@ import pytest
 
 from agents.contract.assignments import AssignedGpu, Frame
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
-from app.control.rollout import Advance, RolloutRules, RolloutState
 from app.control.rollout.changes import WrongTarget
+from app.control.rollout.rules import Advance, RolloutRules, RolloutState
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, replace_struct, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.control.domain.desired import Desired
-from app.control.rollout import Advance, RolloutState, begin
 from app.control.rollout.blocked import free
+from app.control.rollout.life import begin
+from app.control.rollout.rules import Advance, RolloutState
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet
 from tests.app.control.rollout.referee import placed_instances

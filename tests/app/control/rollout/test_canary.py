@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.readings import CopyTrial
-from app.control.rollout import Advance, RolloutState, begin, order, restart_clocks
 from app.control.rollout.canary import watch_canaries
-from app.control.rollout.rules import Canary
+from app.control.rollout.life import begin, restart_clocks
+from app.control.rollout.ordering.finding import order
+from app.control.rollout.rules import Advance, Canary, RolloutState
 from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, replace_struct, rules
 from tests.app.control.rollout.stepping import steps_of
 

@@ -9,8 +9,7 @@ import msgspec
 
 from app.control.answer.explain.plan import explain_gateway_waits
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
-from app.control.rollout import Advance, RolloutState
-from app.control.rollout.rules import Leaving
+from app.control.rollout.rules import Advance, Leaving, RolloutState
 from cli.views.rollout import rollout_lines
 from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, replace_struct, rules
 

@@ -10,9 +10,9 @@ import msgspec
 
 from app.control.domain.desired import Desired, InstanceStatus
 from app.control.domain.events import Reason
-from app.control.rollout import Advance, RolloutState, restart_clocks
 from app.control.rollout.failing.suspects import STEADY_SECONDS
-from app.control.rollout.rules import PendingStep, RolloutNotice, RolloutRules
+from app.control.rollout.life import restart_clocks
+from app.control.rollout.rules import Advance, PendingStep, RolloutNotice, RolloutRules, RolloutState
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

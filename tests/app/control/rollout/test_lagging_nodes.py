@@ -12,7 +12,7 @@ import pytest
 from agents.contract.assignments import Frame
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.readings import CopyTrial
-from app.control.rollout import RolloutRules, RolloutState
+from app.control.rollout.rules import RolloutRules, RolloutState
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, replace_struct, rules
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

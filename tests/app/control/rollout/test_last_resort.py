@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.control.domain.desired import Desired
-from app.control.rollout import Advance, RolloutState, begin
-from app.control.rollout.rules import Leaving, PendingStep
+from app.control.rollout.life import begin
+from app.control.rollout.rules import Advance, Leaving, PendingStep, RolloutState
 from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, InstanceStatus
-from app.control.rollout import RolloutRules, RolloutState, order
 from app.control.rollout.changes import changes, components
+from app.control.rollout.ordering.finding import order
+from app.control.rollout.rules import RolloutRules, RolloutState
 from tests.app.control.rollout.fleets import (
     a_node,
     advance,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout import RolloutState, begin, restart_clocks, roll_back
-from app.control.rollout.rules import Canary, LaggingNode, Leaving, PendingStep
+from app.control.rollout.life import begin, restart_clocks, roll_back
+from app.control.rollout.rules import Canary, LaggingNode, Leaving, PendingStep, RolloutState
 from tests.app.control.rollout.fleets import a_node, an_instance, rules
 from tests.app.control.rollout.referee import placed_instances
 

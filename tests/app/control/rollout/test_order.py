@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from app.control.domain.desired import Desired
-from app.control.rollout import has_order, order
 from app.control.rollout.changes import changes
+from app.control.rollout.ordering.finding import has_order, order
 from app.control.rollout.ordering.queue import usually
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, drawn, rules, served
 from tests.app.control.rollout.referee import faults, has_an_order, placed_instances

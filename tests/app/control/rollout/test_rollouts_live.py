@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.control.domain.desired import Desired
-from app.control.rollout import RolloutRules, RolloutState, begin, order
+from app.control.rollout.life import begin
+from app.control.rollout.ordering.finding import order
+from app.control.rollout.rules import RolloutRules, RolloutState
 from tests.app.control.rollout.fleets import advance, drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet
 from tests.app.control.rollout.referee import placed_instances

@@ -8,9 +8,9 @@ import pytest
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired
-from app.control.rollout import RolloutState
 from app.control.rollout.changes import WrongTarget, changes, components
 from app.control.rollout.ordering.finding import order
+from app.control.rollout.rules import RolloutState
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, replace_struct, rules
 from tests.app.control.rollout.stepping import steps_of
 

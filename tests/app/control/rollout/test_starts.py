@@ -9,8 +9,9 @@ import msgspec
 from agents.contract.assignments import AssignedInstance
 from agents.contract.runtimes import OwnProbes, OwnRuntime
 from app.control.domain.failures import PlaceFailure
-from app.control.rollout import RolloutState, begin
 from app.control.rollout.failing.starts import SeenStarts, read_seen_starts, start_limit
+from app.control.rollout.life import begin
+from app.control.rollout.rules import RolloutState
 from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
-from app.control.rollout import RolloutState
 from app.control.rollout.check import StepFailure
 from app.control.rollout.failing.stopping import stop_failed
-from app.control.rollout.rules import PendingStep
+from app.control.rollout.rules import PendingStep, RolloutState
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, rules
 
 LATE = Reason.STEP_TIMED_OUT

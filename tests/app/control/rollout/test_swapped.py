@@ -11,10 +11,9 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout import RolloutState
 from app.control.rollout.keeping import keep_owners
 from app.control.rollout.life import roll_back
-from app.control.rollout.rules import Advance, RolloutRules
+from app.control.rollout.rules import Advance, RolloutRules, RolloutState
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
 from tests.app.control.rollout.nodes import Fleet
 from tests.support.soak import scaled

@@ -11,7 +11,7 @@ from app.control.domain.desired import CopyCounts
 from app.control.domain.events import Reason
 from app.control.formulate.tenants import BudgetAccount, GpuUsage, TenantTerms
 from app.control.tell.conditions import CycleFacts, Statement, describe_attained, describe_running, make_statements
-from app.control.tell.degrade import Degraded
+from app.control.tell.degrade.degradation import Degraded
 from app.manifests.model import Key, Kind
 from solvers.planning.language import TokenLengths, TokenPromise, TokenService
 from solvers.planning.plan import Unserved

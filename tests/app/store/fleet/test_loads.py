@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import Connection, text
 
 from agents.contract.gateways import GatewayCounts, ServiceCounts
-from app.control.observe.loads import Loads, ReportCursor, read_reports
+from app.control.observe.loads.loads import Loads
+from app.control.observe.loads.reports import ReportCursor, read_reports
 from app.store.database.database import Database
 from app.store.fleet import gateways, loads
 from app.store.fleet.loads import LoadBucket

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from app.control.answer.explain.profile import explain_profile
 from app.control.domain.snapshot import Correction, LatencyFactor
-from app.control.observe.drift import ProfileCorrection
+from app.control.observe.drift.correct import ProfileCorrection
 from app.control.observe.drift.rows import write_correction
-from solvers.learning import Region
+from solvers.learning.region import Region
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SPEC = {

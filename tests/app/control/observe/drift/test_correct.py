@@ -12,7 +12,8 @@ import pytest
 
 from app.control.domain.corrected import factor_at
 from app.control.domain.snapshot import Correction
-from app.control.observe.drift import Observation, ProfileCorrection, ProfileEvidence, update_correction
+from app.control.observe.drift.correct import ProfileCorrection, ProfileEvidence, update_correction
+from app.control.observe.drift.minutes import Observation
 from app.control.observe.drift.rows import read_correction, write_correction
 from app.control.observe.drift.tuning import DriftTuning
 from tests.support.soak import scaled

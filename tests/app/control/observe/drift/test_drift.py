@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.control.domain.corrected import correct_profile, factor_at
-from app.control.observe.drift import Drift, predict_running, profile_places
+from app.control.observe.drift.drift import Drift
+from app.control.observe.drift.predict import predict_running, profile_places
 from app.control.observe.drift.rows import read_correction, write_correction
 from app.store.database.database import Database
 from app.store.plans import corrections

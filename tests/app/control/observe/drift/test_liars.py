@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from agents.contract.reports import InstanceMinute
-from app.control.observe.drift import Drift, Prediction, predict_running, profile_places
+from app.control.observe.drift.drift import Drift
 from app.control.observe.drift.minutes import is_credible
+from app.control.observe.drift.predict import Prediction, predict_running, profile_places
 from tests.app.control.observe.drift.test_drift import KEY, PROFILE, instance, question
 from tests.app.control.observe.drift.test_minutes import SEARCH
 from tests.support.reports import instance as reported_instance

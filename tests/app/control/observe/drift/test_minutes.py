@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.control.observe.drift import Observation, Prediction
-from app.control.observe.drift.minutes import NodeMinutes, ShedSince, no_shedding
+from app.control.observe.drift.minutes import NodeMinutes, Observation, ShedSince, no_shedding
+from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from tests.support.words import at, received_report, served
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.control.observe.loads import Loads
+from app.control.observe.loads.loads import Loads
 from app.store.fleet.loads import LoadHistory
 from solvers.forecast import MarginRules
 from tests.support.words import at, gateway, readings, received_report, served

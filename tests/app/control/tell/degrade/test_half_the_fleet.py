@@ -9,7 +9,8 @@ import pytest
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.formulate.running import running_plan
-from app.control.tell.degrade import SloTarget, find_degraded, plan_shedding
+from app.control.tell.degrade.degradation import find_degraded
+from app.control.tell.degrade.shedding import SloTarget, plan_shedding
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import GpuType, Node, Policy, Problem, Profile, RunningState, Service, Variant

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.control.domain.snapshot import ExpectedLoad
-from app.control.tell.degrade import Shedding, SloTarget, plan_shedding
+from app.control.tell.degrade.shedding import Shedding, SloTarget, plan_shedding
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance
 
