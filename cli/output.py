@@ -133,6 +133,12 @@ def name_subject(event: Mapping[str, Any]) -> str:
     return " ".join(part for part in ((event.get("kind") or "").lower(), name) if part)
 
 
+def spell_copies(planned: int, routed: int, silent: int) -> str:
+    """Says how many copies answer of those planned, and how many did when their nodes, now silent, last reported."""
+    answering = f"{routed} of {planned}" if routed <= planned else f"{routed}, {planned or 'none'} planned"
+    return f"{answering}, {silent} on silent nodes" if silent else answering
+
+
 def span(seconds: float) -> str:
     """Formats a length of time in its largest unit, two of them while they still matter: `3h20m`, `2d4h`."""
     whole = max(0, int(seconds))

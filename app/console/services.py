@@ -34,6 +34,7 @@ class ServiceRow:
     burn: float | None
     instances: int
     routed: int  # copies that answer
+    silent: int  # copies that did when their nodes, now silent, last reported
     price: float | None
     reason: str
     relaxation: str
@@ -115,6 +116,7 @@ def _row(service: OverviewServiceWire, hue: str, why: PlanUnservedWire | None, s
         burn=service["burnRate"],
         instances=service["instances"],
         routed=service["routed"],
+        silent=service["silentCopies"],
         price=service["pricePerHour"],
         reason=why["reason"] if why else "",
         relaxation=why["relaxation"] if why else "",
@@ -127,6 +129,8 @@ def _state(service: OverviewServiceWire) -> tuple[str, str]:
         return "unserved", "partly unserved" if service["instances"] else "unserved"
     if not service["instances"]:
         return "unserved", "not planned yet"
+    if not service["routed"] and service["silentCopies"]:
+        return "late", "its nodes are silent"
     if not service["routed"]:
         return ("quiet", "no copy answers yet") if service["attained"] is None else ("late", "no copy answers")
     if service["attained"] is None:

@@ -134,7 +134,7 @@ def _add_current(client: ApiClient, args: argparse.Namespace, kind: Kind, pages:
             cordons = client.get("/api/v1/cordons", tries=1)["items"]
             return ([{**item, "cordons": _select_cordons(cordons, item)} for item in page] for page in pages)
         services = client.get("/api/v1/overview", tries=1).get("services") or ()
-        copies = {each["service"]: (each["instances"], each["routed"]) for each in services}
+        copies = {each["service"]: (each["instances"], each["routed"], each["silentCopies"]) for each in services}
         return ([_add_copies(item, copies) for item in page] for page in pages)
     except Failed as failure:
         if isinstance(failure, ServerRefusal) and failure.status not in (403, *BUSY):
@@ -146,13 +146,13 @@ def _select_cordons(cordons: list[dict[str, Any]], item: dict[str, Any]) -> list
     return [known for known in cordons if known["node"] == item["metadata"]["name"]]
 
 
-def _add_copies(item: dict[str, Any], known: dict[str, tuple[int, int]]) -> dict[str, Any]:
+def _add_copies(item: dict[str, Any], known: dict[str, tuple[int, int, int]]) -> dict[str, Any]:
     """Returns the service with its copies; one that was never planned has none, rather than 0 of 0."""
     status = item.get("status") or {}
-    planned, routed = known.get(f"{item['metadata']['tenant']}/{item['metadata']['name']}", (None, None))
-    if planned is None or not (planned or "copies" in status):
+    copies = known.get(f"{item['metadata']['tenant']}/{item['metadata']['name']}")
+    if copies is None or not (copies[0] or "copies" in status):
         return item
-    return {**item, "status": {**status, "copies": {"planned": planned, "routed": routed}}}
+    return {**item, "status": {**status, "copies": dict(zip(("planned", "routed", "silent"), copies, strict=True))}}
 
 
 def show_json(pages: Pages) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from app.manifests.drafts import describe_draft
 from app.manifests.model import Kind
-from cli.output import age, ahead, gib, labels, number
+from cli.output import age, ahead, gib, labels, number, spell_copies
 
 Object = Mapping[str, Any]
 
@@ -133,7 +133,9 @@ def status_of(field: str) -> Callable[[Object], str]:
 def spell_routed(item: Object) -> str:
     """Returns how many of a service's planned copies get requests."""
     copies = (item.get("status") or {}).get("copies")
-    return f"{copies.get('routed')} of {copies.get('planned')}" if isinstance(copies, Mapping) else ""
+    if not isinstance(copies, Mapping):
+        return ""
+    return spell_copies(copies.get("planned", 0), copies.get("routed", 0), copies.get("silent", 0))
 
 
 def job_progress(status: object) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.output import age, name_subject, plain, shorten, width
+from cli.output import age, name_subject, plain, shorten, spell_copies, width
 from solvers.planning.plan_fields import spell_changes
 
 Paint = Mapping[str, str]  # a name of a colour -> how it begins; empty: no colours
 BAR = 20
 FEW = 5  # decisions
+NODES_NAMED = 4
 TROUBLES = 5  # events that are more than news
 LEAVING = "leaving: the plan does not use it"
 RESET = "\x1b[0m"
@@ -22,7 +23,8 @@ def frame(overview: Mapping[str, Any], lines: int | None = None, colours: Paint 
     services: Sequence[Mapping[str, Any]] = overview.get("services", ())
     gpus: Sequence[Mapping[str, Any]] = overview.get("gpus", ())
     leaving: Sequence[Mapping[str, Any]] = overview.get("leaving", ())
-    head = [*_head(overview, services, gpus), *(plain(f"left out: {why}") for why in overview.get("leftOut", ()))]
+    left_out = (plain(f"left out: {why}") for why in overview.get("leftOut", ()))
+    head = [*_head(overview, services, gpus), *_silent_nodes(overview), *left_out]
     decided = [*_decisions(overview), *_troubles(overview)]
     room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
     of_services = _services(services, None if room is None else max(3, min(len(services) + 1, room * 2 // 3)), paint)
@@ -50,14 +52,11 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
         return [plain(f"no plan yet; {led}{tried}")]
     reason = f"{plan['reason'].replace('_', ' ')}, " if plan.get("reason") else ""
     first = f"plan {plan['generation']} is {plan['state']} ({reason}{age(plan['at'])} ago); {led}"
-    # With something unserved, bound and gap are about cost and penalty together, and the bound is no price of GPUs.
-    is_price = plan["bound"] is not None and not plan.get("unservedPerSecond")
-    bound = f"{_money(plan['bound'])}/h" if is_price else "-"
     lacking = plan.get("unservedPerSecond") or 0.0
     missing = f"   unserved {_number(lacking)}/s" if lacking else ""
     held = (overview.get("money") or {}).get("heldPerHour")
     held_now = "" if held is None else f"   held {_money(held)}/h"
-    cost = f"cost {_money(plan['resourceCost'])}/h{missing}{held_now}   bound {bound}   gap {_percent(plan['gap'])}"
+    cost = f"cost {_money(plan['resourceCost'])}/h{missing}{held_now}{_proof(overview, plan)}"
     attained = sum(_is_attained(service) for service in services)
     known = sum(service["attained"] is not None or _is_dead(service) for service in services)
     slos = f"{attained} of {known} within their SLO" if known else "not measured yet"
@@ -66,12 +65,39 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
     return [plain(first), f"{cost}   services {slos}   GPUs in use {in_use}"]
 
 
+def _proof(overview: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+    """Returns the plan's bound and gap, where these are of what runs.
+
+    With something unserved they are about cost and penalty together. A rollout that stopped ends elsewhere than its
+    plan, and what silent nodes run is not known.
+    """
+    is_elsewhere = plan["state"] not in ("rolling", "done") or overview.get("silent")
+    if plan["bound"] is None or plan.get("unservedPerSecond") or is_elsewhere:
+        return "   no bound of what runs now"
+    return f"   bound {_money(plan['bound'])}/h   gap {_percent(plan['gap'])}"
+
+
+def _silent_nodes(overview: Mapping[str, Any]) -> list[str]:
+    """Returns a line with the silent nodes, the longest silent first, and one with those that never reported."""
+    silent = overview.get("silent", ())
+    known = [f"{node['node']} for {age(node['since'])}" for node in silent if node["since"]]
+    new = [node["node"] for node in silent if not node["since"]]
+    found = [f"silent: {_name_some(known)}; what they run now is not known"] if known else []
+    found += [f"never reported: {_name_some(new)}"] if new else []
+    return [plain(line) for line in found]
+
+
+def _name_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NODES_NAMED} more" if len(names) > NODES_NAMED else ""
+    return f"{', '.join(names[:NODES_NAMED])}{more}"
+
+
 def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:
     rows = [
         [
             service["service"],
             _number(service["ratePerSecond"]),
-            _number(service["plannedPerSecond"]),
+            _planned(service),
             _number(service["unservedPerSecond"]) if service["unservedPerSecond"] else "",
             _percent(service["attained"], 2),
             _promise(service),
@@ -166,14 +192,24 @@ def _is_attained(service: Mapping[str, Any]) -> bool:
 
 
 def _is_dead(service: Mapping[str, Any]) -> bool:
-    """Returns whether copies are planned and none of them gets requests: what was measured before says nothing."""
-    return service["instances"] > 0 and not service["routed"]
+    """Returns whether copies are planned and none of them gets requests: what was measured before says nothing.
+
+    Copies of silent nodes do, where answers were counted in the last minute.
+    """
+    answers = service["routed"] or (service.get("silentCopies") and service["ratePerSecond"])
+    return service["instances"] > 0 and not answers
+
+
+def _planned(service: Mapping[str, Any]) -> str:
+    """Returns the planned rate, and of how much where a part of it is unserved."""
+    planned, unserved = service["plannedPerSecond"], service["unservedPerSecond"]
+    return f"{_number(planned)} of {_number(planned + unserved)}" if unserved else _number(planned)
 
 
 def _answering(service: Mapping[str, Any]) -> str:
-    """Returns the planned instances, and how many copies answer while those are fewer."""
-    planned, routed = service["instances"], service["routed"]
-    return str(planned) if routed >= planned else f"{routed} of {planned}"
+    """Returns the planned instances, and how many copies answer where those are not as many."""
+    planned, routed, silent = service["instances"], service["routed"], service.get("silentCopies", 0)
+    return str(planned) if routed == planned and not silent else spell_copies(planned, routed, silent)
 
 
 def _number(value: float | None) -> str:

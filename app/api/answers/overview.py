@@ -21,11 +21,12 @@ from app.control.answer.explain.plan_lines import drop_left_out
 from app.control.answer.explain.shares import ServiceCost, divide_costs
 from app.control.formulate.pose import pose
 from app.control.tell import slo
+from app.nodes.reporting_condition import PATIENCE
 from app.problem import HttpProblem
 from app.store.database import clock, lease
 from app.store.fleet import loads, observed, telemetry
 from app.store.fleet.loads import WindowSums
-from app.store.fleet.routed import count_routed
+from app.store.fleet.routed import RoutedCopies, count_routed, list_silent_nodes
 from app.store.plans import outlook, plan_reads, plans
 from app.store.plans.outlook import MoneyOutlookWire
 from app.store.plans.plan_reads import CycleWire
@@ -63,7 +64,15 @@ class OverviewServiceWire(TypedDict):
     pricePerHour: float | None
     idlePerHour: float | None  # of that for what no service uses of its GPUs; none for a tenant: neighbours show in it
     instances: int
-    routed: int
+    routed: int  # copies that answer, by nodes that report
+    silentCopies: int  # that answered when their nodes last reported; these have been silent since
+
+
+class SilentNodeWire(TypedDict):
+    """A node that does not report, and its last report; none where there was none."""
+
+    node: str
+    since: MomentText | None
 
 
 class OverviewGpuWire(TypedDict):
@@ -115,6 +124,7 @@ class OverviewWire(TypedDict):
     leftOut: list[str]
     gpus: NotRequired[list[OverviewGpuWire]]
     leaving: NotRequired[list[LeavingGpuWire]]
+    silent: NotRequired[list[SilentNodeWire]]  # the longest silent first
     plan: NotRequired[PlanHeadWire | None]
     decisions: NotRequired[list[PlanHeadWire]]
     cycles: NotRequired[list[CycleWire]]
@@ -145,6 +155,9 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> Overview
         **found,
         "gpus": gpus,
         "leaving": _leaving(connection, gpus) if plan_reads.read_generation_in_force(connection) else [],
+        "silent": [
+            {"node": node, "since": rfc3339(at) if at else None} for node, at in list_silent_nodes(connection, PATIENCE)
+        ],
         "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],
         "cycles": plan_reads.cycles(connection, 1),
@@ -179,7 +192,7 @@ def services(
     planned: dict[str, list[PlanInstanceWire]] = {}
     for instance in body["instances"]:
         planned.setdefault(instance["service"], []).append(instance)
-    routed = count_routed(connection, tenant)
+    routed = count_routed(connection, tenant, PATIENCE)
     missed = {line["service"]: line["ratePerSecond"] for line in body["unserved"]}
     return [
         {
@@ -195,7 +208,8 @@ def services(
             "percentile": promise["percentile"],
             "latencyMs": max((line["predicted"]["latencyMs"] for line in planned.get(name, ())), default=None),
             "instances": len(planned.get(name, ())),
-            "routed": routed.get(name, 0),
+            "routed": routed.get(name, RoutedCopies()).reported,
+            "silentCopies": routed.get(name, RoutedCopies()).silent,
             "pricePerHour": costs[name].per_hour if name in costs else None,
             "idlePerHour": costs[name].idle_per_hour if name in costs and not tenant else None,
         }

@@ -1,6 +1,9 @@
-"""Counts the copies that answer requests of each service: those that nodes report as routed."""
+"""Counts the copies that answer requests of each service: those that nodes report as routed. Names silent nodes."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -10,8 +13,11 @@ from app.store.database.database import statement
 ROUTED = statement(
     "routed_copies",
     """
-    SELECT concat(owner ->> 'tenant', '/', owner ->> 'service') AS service, count(*) AS copies
-    FROM node_detail,
+    SELECT concat(owner ->> 'tenant', '/', owner ->> 'service') AS service,
+           count(*) FILTER (WHERE NOT is_silent) AS reported, count(*) FILTER (WHERE is_silent) AS silent
+    FROM (SELECT node_detail.node, detail, coalesce(
+              node_state.received_at < (SELECT moment()) - CAST(:patience AS interval), true) AS is_silent
+          FROM node_detail LEFT JOIN node_state ON node_state.node = node_detail.node) AS of_node,
          LATERAL (SELECT detail -> 'owners' AS owners, detail -> 'copies' AS copies OFFSET 0) AS once,
          LATERAL (
             SELECT copy, owners -> (copy ->> 'instance') AS owner
@@ -20,8 +26,33 @@ ROUTED = statement(
     GROUP BY 1
     """,
 )
+# A node that its cloud has taken back is silent, as expected.
+SILENT = statement(
+    "silent_nodes",
+    """
+    SELECT object.name, node_state.received_at FROM object LEFT JOIN node_state ON node_state.node = object.name
+    WHERE object.kind = 'Node' AND object.tenant = ''
+      AND coalesce(node_state.received_at < (SELECT moment()) - CAST(:patience AS interval), true)
+      AND coalesce(CAST(object.status ->> 'reclaimAt' AS timestamptz) > (SELECT moment()), true)
+    ORDER BY node_state.received_at, object.name
+    """,
+)
 
 
-def count_routed(connection: Connection, tenant: str) -> dict[str, int]:
-    """Returns the number of routed copies by service, of all tenants or of one."""
-    return {row.service: row.copies for row in connection.execute(ROUTED, {"tenant": tenant})}
+@dataclass(frozen=True, slots=True)
+class RoutedCopies:
+    """The copies of a service that were reported as routed."""
+
+    reported: int = 0  # by nodes that report now
+    silent: int = 0  # by nodes that have been silent since: they may still answer
+
+
+def count_routed(connection: Connection, tenant: str, patience: timedelta) -> dict[str, RoutedCopies]:
+    """Returns the routed copies by service, of all tenants or of one; a node is silent after `patience`."""
+    rows = connection.execute(ROUTED, {"tenant": tenant, "patience": patience})
+    return {row.service: RoutedCopies(row.reported, row.silent) for row in rows}
+
+
+def list_silent_nodes(connection: Connection, patience: timedelta) -> list[tuple[str, datetime | None]]:
+    """Returns the nodes that do not report, each with its last report, the longest silent first; then the new ones."""
+    return [(row.name, row.received_at) for row in connection.execute(SILENT, {"patience": patience})]

@@ -268,6 +268,23 @@ def test_the_overview_names_gpus_that_are_held_and_not_planned(fleet: Planned) -
     assert len(told["gpus"]) == 4
 
 
+def test_the_overview_names_silent_nodes_and_counts_their_copies_apart(fleet: Planned) -> None:
+    before = ask(fleet, "/api/v1/overview")
+    assert before["silent"] == [] and all(each["silentCopies"] == 0 for each in before["services"])
+    silence = "UPDATE node_state SET received_at = received_at - CAST(%s AS interval) WHERE node = 'node-0'"
+    with psycopg.connect(fleet.server.database_url, autocommit=True) as connection:
+        connection.execute(silence, ["10 minutes"])
+        told = ask(fleet, "/api/v1/overview")
+        connection.execute(silence, ["-10 minutes"])
+    (silent,) = told["silent"]
+    assert silent["node"] == "node-0" and silent["since"] < before["plan"]["at"]
+    there = sum(each["silentCopies"] for each in told["services"])
+    assert there > 0
+    assert (
+        sum(each["routed"] for each in told["services"]) == sum(each["routed"] for each in before["services"]) - there
+    )
+
+
 def test_news_displace_no_alarm_from_the_overview(fleet: Planned) -> None:
     from app.store.database.database import Database
     from app.store.world import events

@@ -22,6 +22,7 @@ def service(number: int, **fields: Any) -> dict[str, Any]:
         "latencyMs": 71.0,
         "instances": 2,
         "routed": 2,
+        "silentCopies": 0,
         "pricePerHour": 1.25,
     }
     return usual | fields
@@ -68,10 +69,41 @@ def test_what_is_unserved_is_a_rate_and_no_money() -> None:
     plan = overview()["plan"] | {"cost": 1012.0, "unservedCost": 1000.0, "unservedPerSecond": 250.0}
     lacking = service(0, unservedPerSecond=250.0)
     lines = frame(overview(plan=plan) | {"services": [lacking, service(1)]})
-    assert lines[1].startswith("cost 12.00/h   unserved 250/s   bound -   gap 8.1 %")
+    assert lines[1].startswith("cost 12.00/h   unserved 250/s   no bound of what runs now   services")
     headings = lines[3].split()
-    assert lines[4].split()[headings.index("UNSERVED")] == "250"
+    assert "   140 of 390   250   " in lines[4]
     assert lines[5].split()[headings.index("UNSERVED")] == "-"
+
+
+def test_silent_nodes_are_named_with_how_long_and_no_bound_is_of_what_they_run() -> None:
+    silent = [{"node": f"n-{number}", "since": THEN} for number in range(5)] + [{"node": "new", "since": None}]
+    lost = service(0, plannedPerSecond=0.0, unservedPerSecond=140.0, instances=0, routed=0, silentCopies=2)
+    kept = service(1, routed=1, silentCopies=1)
+    lines = frame(overview(silent=silent) | {"services": [lost, kept]})
+    assert lines[1].startswith("cost 12.00/h   no bound of what runs now   services 2 of 2")
+    for_long = age(THEN)
+    named = ", ".join(f"n-{number} for {for_long}" for number in range(4))
+    assert lines[2] == f"silent: {named} and 1 more; what they run now is not known"
+    assert lines[3] == "never reported: new"
+    assert "   0.0 of 140   " in lines[6] and "   0 of 0, 2 on silent nodes   " in lines[6]
+    assert "   1 of 2, 1 on silent nodes   " in lines[7]
+
+
+def test_copies_of_silent_nodes_answer_where_requests_were_counted() -> None:
+    rows = [service(0, routed=0, silentCopies=2), service(1, routed=0, silentCopies=2, ratePerSecond=None)]
+    assert "services 1 of 2 within their SLO" in frame(overview() | {"services": rows})[1]
+
+
+def test_a_rollout_that_stopped_has_no_bound_of_what_runs() -> None:
+    for state, text in (("stopped", "no bound of what runs now"), ("done", "bound 11.10/h   gap 8.1 %")):
+        assert text in frame(overview(plan=overview()["plan"] | {"state": state}))[1]
+
+
+def test_copies_that_answer_and_are_not_planned_are_more_than_none() -> None:
+    (line,) = [
+        line for line in frame(overview() | {"services": [service(0, instances=0, routed=2)]}) if "shop/s0" in line[:8]
+    ]
+    assert "   2, none planned   " in line
 
 
 def test_the_price_of_held_gpus_stands_after_the_cost_of_the_plan() -> None:
