@@ -9,6 +9,7 @@ from fastapi import Query, Request
 from msgspec import Meta
 from sqlalchemy import Connection
 
+from app.api.answers.solvers import call_solvers
 from app.api.bodies import manifests
 from app.api.change_events import record_changes
 from app.api.replies import Reply, TypedRouter
@@ -100,7 +101,7 @@ def apply(
             most_objects=settings.tenant_objects,
         )  # fmt: skip
         record_changes(connection, done.decisions, dry_run=dry)
-        uncarried = find_uncarried(connection, done.decisions, names_fleet=not by.principal.tenant)
+        uncarried = find_uncarried(connection, done.decisions, _carries, names_fleet=not by.principal.tenant)
         warnings = [text for decision in done.decisions for text in _warnings(connection, decision)]
         warnings += [text for decision in done.decisions for text in _find_steep_rise(decision)]
         applied: AppliedWire = {
@@ -115,6 +116,20 @@ def apply(
         return answer(applied)
 
     return write_once(request, body, write, dry_run=dry)
+
+
+def _carries(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> float:
+    """Returns what an instance carries within an SLO as the planner counts it; without solvers, what it does busy."""
+
+    def rate() -> float:
+        from solvers.latency.rates import max_rate
+
+        return max_rate(batch, exec_ms, slo_ms, percentile)[0]
+
+    try:
+        return call_solvers(rate)
+    except HttpProblem:
+        return batch * 1000 / exec_ms
 
 
 def _change(decision: ObjectDecision, dry: bool) -> AppliedChangeWire:

@@ -112,22 +112,41 @@ def _set_not_degraded(connection: Connection) -> None:
 
 
 def test_a_rate_that_the_whole_fleet_cannot_carry_is_warned_of(server: RunningServer) -> None:
-    # 8 requests in 96 ms on a tenth of a GPU: 833.3 a second a GPU, of which the only node has four.
+    # 8 requests in 22.1 ms on a GPU, at the load that keeps 98 % of them within 80 ms: 304 a second; there are four.
     huge = [service("huge", "shop", ratePerSecond=1e9)]
     reply = server.request("POST", "/api/v1/apply?dryRun=true", huge)
     assert reply.json["warnings"] == [
-        "Service shop/huge: it asks for 1,000,000,000 requests a second; the fleet carries at most 3,333 a second of "
+        "Service shop/huge: it asks for 1,000,000,000 requests a second; the fleet carries at most 1,217 a second of "
         "it, with every GPU for it alone"
     ]
     both = server.request("POST", "/api/v1/apply?dryRun=true", [node("another"), *huge]).json["warnings"]
-    assert "at most 6,667 a second" in both[0]
+    assert "at most 2,434 a second" in both[0]
     tenants = server.request("POST", "/api/v1/apply?dryRun=true", huge, token=server.token("operator", tenant="shop"))
     assert tenants.json["warnings"] == [
-        "Service shop/huge: it asks for 1,000,000,000 requests a second; that is more than the fleet could carry with "
-        "every GPU for it alone"
+        "Service shop/huge: it asks for 1,000,000,000 requests a second; that is more than the fleet could carry "
+        "within its SLO with every GPU for it alone"
     ]
-    fitting = server.request("POST", "/api/v1/apply?dryRun=true", [service("huge", "shop", ratePerSecond=3300)])
+    fitting = server.request("POST", "/api/v1/apply?dryRun=true", [service("huge", "shop", ratePerSecond=1200)])
     assert fitting.json["warnings"] == []
+
+
+def test_an_slo_that_no_plan_keeps_at_the_declared_rate_is_warned_of_with_one_that_the_rate_needs(
+    server: RunningServer,
+) -> None:
+    def warnings(latency_ms: float) -> list[str]:
+        tight = service("tight", "shop", ratePerSecond=300, slo={"latencyMs": latency_ms, "percentile": 98})
+        return list(server.request("POST", "/api/v1/apply?dryRun=true", [tight]).json["warnings"])
+
+    (crowded,) = warnings(10)  # alone, a request takes 8.295 ms
+    assert crowded.startswith("Service shop/tight: it asks for 300 requests a second; the fleet carries at most ")
+    needs = float(crowded.partition("this rate needs an SLO of ")[2].partition(" ms or more")[0])
+    assert 10 < needs < 60
+    assert warnings(needs * 1.01) == [] and warnings(needs * 0.99)
+    hopeless = warnings(5)
+    assert (
+        "no request can finish within 5 ms, even alone" in hopeless[0] and "under load it takes longer" in hopeless[0]
+    )
+    assert f"this rate needs an SLO of {needs:.4g} ms or more" in hopeless[1]
 
 
 def test_a_rate_that_rises_steeply_is_warned_of_before_it_counts(server: RunningServer) -> None:

@@ -27,7 +27,7 @@ def service(latency_ms: float, **spec: Any) -> dict[str, Any]:
     ("spec", "reason", "says"),
     [
         (service(4.2), SloReason.ATTAINABLE, "4 ms (int8 on t4), 4.2 ms with the margin of 5 %"),
-        (service(4.19), SloReason.SLO_BELOW_FASTEST_EXEC, "the smallest attainable SLO is 4.2 ms"),
+        (service(4.19), SloReason.SLO_BELOW_FASTEST_EXEC, "no request can finish within 4.19 ms, even alone"),
         (service(8.4, minAccuracy=0.75), SloReason.ATTAINABLE, "8 ms (fp16 on v100)"),
         (service(8.0, variants=["fp16"]), SloReason.SLO_BELOW_FASTEST_EXEC, "8.4 ms"),
         (service(9, variants=["fp16"], gpuTypes=["t4"]), SloReason.SLO_BELOW_FASTEST_EXEC, "21 ms"),
