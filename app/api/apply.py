@@ -122,9 +122,10 @@ def _carries(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> fl
     """Returns what an instance carries within an SLO as the planner counts it; without solvers, what it does busy."""
 
     def rate() -> float:
-        from solvers.latency.rates import max_rate
+        from solvers.planning.fleet.grids import RateTerms
 
-        return max_rate(batch, exec_ms, slo_ms, percentile)[0]
+        terms = RateTerms(slo_ms, percentile, variation=0.0, exec_margin=0.0, utilization=1.0)
+        return terms.accepted_rate(batch, exec_ms)
 
     try:
         return call_solvers(rate)

@@ -1,4 +1,4 @@
-"""Finds services whose rate the whole fleet could not carry within the SLO, even if every GPU worked for that service alone."""
+"""Finds services whose rate the fleet could not carry within the SLO, even if every GPU worked for them alone."""
 
 from __future__ import annotations
 
