@@ -64,7 +64,7 @@ def neighbour_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[M
         for profile in declared
         if profile.variant in found
     ]
-    return NeighbourProfiles(manifests, fit(observations).measured.errors.get(name_candidate(found)))
+    return NeighbourProfiles(manifests, fit(observations).errors.get(name_candidate(found)))
 
 
 def interference_fields(

@@ -46,7 +46,7 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     rows = [row for name in args.files for row in read_rows(name, args.gpu_type or "")]
     found = []
     for gpu_type, observations in sorted(slowdowns(rows).items()):
-        model = fit(observations).measured
+        chosen = fit(observations)
         factors = pressure_and_sensitivity(observations)
         found.append(
             {
@@ -54,9 +54,9 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
                 "measurements": len(observations),
                 "profiles": {name: interference_fields(each) for name, each in factors.items()},
                 "stated": name_candidate(factors),
-                "method": model.method,
-                "left_out_error": model.error,
-                "left_out_errors": model.errors,
+                "method": chosen.method,
+                "left_out_error": chosen.error,
+                "left_out_errors": chosen.errors,
             }
         )
     if not print_data({"gpuTypes": found}, "json" if args.json else "text"):

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.data.missing_data import DataMissing
-from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits
+from lab.interference.traits import Traits
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 
 FILE = Path("gavel") / "simulation_throughputs.json"
 TYPES = ("v100", "p100", "k80")

@@ -12,9 +12,10 @@ from lab.accuracy.accuracy_row import AccuracyRow
 from lab.accuracy.gavel import FILE, TYPES, GavelTable, family, read_gavel
 from lab.accuracy.interference_baselines import AGAINST_ALONE, BETWEEN_LEVELS, Fit
 from lab.accuracy.miso import read_miso
+from lab.interference.strangers import InterferenceModel, fit
+from lab.interference.traits import Traits
 from solvers.interference.candidate import FittedInterference, Floats
-from solvers.interference.choice import InterferenceModel, fit
-from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 
 FAMILY_SPLITS, BATCH_SPLITS, MIX_FOLDS = 20, 4, 3
 GPUS = 6  # to choose from, as many as Mudi has services

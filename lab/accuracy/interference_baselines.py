@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lab.interference.papers import fit_gpulet
+from lab.interference.traits import Traits
 from solvers.interference.candidate import FittedInterference, Floats
 from solvers.interference.factor_layout import FactorShape
 from solvers.interference.factors import FittedFactors, fit, fit_scalar
-from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
-from solvers.interference.papers import fit_gpulet
+from solvers.interference.observation import SharedRun, SlowdownObservation
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,13 @@ def fit_linear_by_level(observations: Sequence[SlowdownObservation], traits: Tra
     return fit(observations, FactorShape(1, sensitivity_by_level=True))
 
 
+def fit_linear(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
+    """Fits the product's formula."""
+    return fit_scalar(observations)
+
+
 Fit = Callable[[Sequence[SlowdownObservation], Traits], FittedInterference]
-AGAINST_ALONE: dict[str, Fit] = {"additive": fit_additive, "linear": fit_scalar, "gpulet": fit_gpulet}
+AGAINST_ALONE: dict[str, Fit] = {"additive": fit_additive, "linear": fit_linear, "gpulet": fit_gpulet}
 BETWEEN_LEVELS: dict[str, Fit] = {
     "additive": fit_additive_by_level,
     "linear": fit_linear_by_level,

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from lab.data.missing_data import DataMissing
-from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits
+from lab.interference.traits import Traits
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 
 LEVELS = (100, 50, 14)  # SM% limits of the rows
 IDLE = (0.8889, 1.0, 0.8889)  # speeds on MIG slices of what fills a mix up to seven; it is no job

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
+from solvers.interference.observation import SharedRun, SlowdownObservation
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,25 +26,15 @@ class InterferenceCandidate:
     """A way to model interference, and which observations it can be fitted to."""
 
     name: str
-    fit: Callable[[Sequence[SlowdownObservation], Traits], FittedInterference]
-    needs_traits: bool = False
-    needs_ratios: bool = False  # compute to memory
+    fit: Callable[[Sequence[SlowdownObservation]], FittedInterference]
     takes_relative: bool = False  # observations `against` another SM%
     bends: bool = False  # by exponents and its own SM%: the same as a linear one for pairs at one SM%
-    most_observations: int | None = None
 
-    def suits(self, observations: Sequence[SlowdownObservation], traits: Traits) -> bool:
+    def suits(self, observations: Sequence[SlowdownObservation]) -> bool:
         """Returns whether it can be fitted to these observations."""
-        if self.most_observations is not None and len(observations) > self.most_observations:
-            return False
         if not self.takes_relative and any(each.run.against is not None for each in observations):
             return False
-        if self.bends and _are_pairs_at_one_sm_percent(observations):
-            return False
-        if self.needs_ratios and not traits.compute_to_memory:
-            return False
-        models = {model for each in observations for model in each.run.models}
-        return not self.needs_traits or all(model in traits.numbers for model in models)
+        return not (self.bends and _are_pairs_at_one_sm_percent(observations))
 
 
 def _are_pairs_at_one_sm_percent(observations: Sequence[SlowdownObservation]) -> bool:

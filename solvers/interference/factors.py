@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from solvers.interference.candidate import Floats
 from solvers.interference.factor_layout import Conditions, FactorLayout, FactorShape, Ints, conditions
-from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
+from solvers.interference.observation import SharedRun, SlowdownObservation
 
 FIRST_NOISE, LEAST_NOISE = 0.1, 0.01  # standard deviation of a measured logarithm
 TINY = 1e-9
@@ -229,21 +229,21 @@ def _loss(x: Floats, layout: FactorLayout, data: FactorData, prior: Floats) -> t
     return float(data.weights @ left**2 + prior @ x**2), found + 2 * prior * x
 
 
-def fit_scalar(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
+def fit_scalar(observations: Sequence[SlowdownObservation]) -> FittedFactors:
     """Fits the product's formula: one pressure by SM%, one sensitivity."""
     return fit(observations, ONE_FACTOR)
 
 
-def fit_two_linear_factors(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
+def fit_two_linear_factors(observations: Sequence[SlowdownObservation]) -> FittedFactors:
     """Fits what a Profile can state at most: two pressures by SM%, two sensitivities."""
     return fit(observations, TWO_FACTORS)
 
 
-def fit_one_factor(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
+def fit_one_factor(observations: Sequence[SlowdownObservation]) -> FittedFactors:
     """Fits one factor whose sensitivity and exponent differ by SM%."""
     return fit(observations, FactorShape(1, True, True))
 
 
-def fit_two_factors(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:
+def fit_two_factors(observations: Sequence[SlowdownObservation]) -> FittedFactors:
     """Fits two factors, as compute and memory, with exponents by SM%."""
     return fit(observations, FactorShape(2, True, True))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
 
 
@@ -56,19 +55,3 @@ class SlowdownObservation:
             raise WrongObservation(f"slowdown {self.slowdown:g} of {self.run.model} is not a number above 0")
         if self.samples < 1:
             raise WrongObservation(f"{self.samples} samples of {self.run.model}; at least 1 is allowed")
-
-
-@dataclass(frozen=True)
-class Traits:
-    """The traits of models without neighbours: numbers from runs alone or from layers, and who is akin."""
-
-    numbers: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by model, all of one length
-    kin: Mapping[str, str] = field(default_factory=dict)  # model -> its family, as a variant's model
-    compute_to_memory: Mapping[str, float] = field(default_factory=dict)  # OLTunes (1), or a stand-in for it
-
-    def __post_init__(self) -> None:
-        if len({len(numbers) for numbers in self.numbers.values()}) > 1:
-            raise WrongObservation("traits differ in how many numbers they have")
-
-    def family(self, model: str) -> str:
-        return self.kin.get(model, model)

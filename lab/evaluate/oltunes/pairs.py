@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from lab.baselines.names import ORION
 from lab.evaluate.verdicts import MeasuredFigure, measured_alike
+from lab.interference.strangers import fit
 from solvers.interference.affinity import MOST_RATIO, workload_affinity
-from solvers.interference.choice import fit
 from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 from solvers.planners.names import JOINT, OLTUNES
 

@@ -6,7 +6,7 @@ from itertools import permutations, product
 
 import numpy as np
 
-from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 
 SENSITIVITY = {"a": 0.1, "b": 0.5, "c": 0.9, "d": 0.3}
 PRESSURE = {
@@ -47,16 +47,3 @@ def saturating_mixes() -> list[SlowdownObservation]:
         for mix in list(permutations(models, size))[::5]
         for level in exponent
     ]
-
-
-def alike_by_traits(families: int = 7) -> tuple[list[SlowdownObservation], Traits]:
-    """Pairs whose logarithms of slowdowns follow from one trait of each model; two models a family."""
-    trait = {f"m{at}": at / families for at in range(2 * families)}
-    kin = {f"m{at}": f"f{at // 2}" for at in range(2 * families)}
-    pairs = [
-        SlowdownObservation(
-            SharedRun(model, 100, (Neighbour(other),)), float(np.exp(0.2 * trait[model] + 0.6 * trait[other]))
-        )
-        for model, other in product(trait, trait)
-    ]
-    return pairs, Traits({model: (value,) for model, value in trait.items()}, kin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from solvers.interference.choice import fit
@@ -35,10 +36,10 @@ def test_one_factor_has_the_better_evidence_where_it_made_the_data() -> None:
 
 
 def test_three_mixes_choose_the_better_pair_and_are_safe_where_one_factor_holds() -> None:
-    model = fit(pairs_of_two(OPPOSITES))
-    assert model.measured.method.startswith("blend: two linear factors")
-    mixed, alike = (model.slowdown("b", 50, [Neighbour(other, 50)]) for other in "ab")
+    chosen = fit(pairs_of_two(OPPOSITES))
+    assert chosen.method.startswith("blend: two linear factors")
+    mixed, alike = chosen.fitted.log_slowdowns([SharedRun("b", 50, (Neighbour(other, 50),)) for other in "ab"])
     assert mixed < alike
-    plain = fit(pairs_of_two(ONE))
-    for each in pairs_of_two(ONE):
-        assert plain.slowdown(each.run.model, 50, each.run.neighbours) == pytest.approx(each.slowdown, rel=0.03)
+    pairs = pairs_of_two(ONE)
+    predicted = np.exp(fit(pairs).fitted.log_slowdowns([each.run for each in pairs]))
+    assert predicted == pytest.approx([each.slowdown for each in pairs], rel=0.03)

@@ -7,8 +7,10 @@ from math import exp
 
 import numpy as np
 
-from solvers.interference import factors, factors_by_traits
-from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits
+from lab.interference import factors_by_traits
+from lab.interference.traits import Traits
+from solvers.interference import factors
+from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 
 TRAIT = {f"m{number}": number / 8 for number in range(9)}
 STRANGER = "m7"
@@ -27,7 +29,7 @@ def test_a_strangers_pressure_and_sensitivity_are_those_of_models_like_it() -> N
     known = [each for models, each in pairs.items() if STRANGER not in models]
     judged = [each for models, each in pairs.items() if STRANGER in models]
     runs, truth = [each.run for each in judged], np.log([each.slowdown for each in judged])
-    average = factors.fit_scalar(known, traits)
+    average = factors.fit_scalar(known)
     for fit in (factors_by_traits.fit_scalar, factors_by_traits.fit_two_linear_factors):
         fitted = fit(known, traits)
         missed, missed_by_average = (np.abs(each.log_slowdowns(runs) - truth).mean() for each in (fitted, average))

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from lab.interference.traits import Traits
 from solvers.interference import factors
 from solvers.interference.candidate import Floats
 from solvers.interference.factor_layout import FactorShape
 from solvers.interference.factors import FittedFactors
 from solvers.interference.kernel_regression import fit_kernel
-from solvers.interference.observation import SlowdownObservation, Traits
+from solvers.interference.observation import SlowdownObservation
 
 
 def fit_scalar(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedFactors:

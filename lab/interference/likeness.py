@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
+from lab.interference.traits import Traits
 from solvers.gaussian import fit_gaussian
 from solvers.interference.candidate import Floats
-from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
+from solvers.interference.observation import SharedRun, SlowdownObservation
 
 SM_REACH = 50.0  # SM% over which an effect stays alike
 USUAL_LOG, LOG_SPREAD = -2.0, 3.0  # prior of the logarithm of a variance, relative to the data's
@@ -141,6 +141,3 @@ def _surprise(x: Floats, parts: Sequence[Floats], target: Floats) -> tuple[float
     away = (x - USUAL_LOG) / LOG_SPREAD
     value = 0.5 * float(away @ away) - float(seen.log_likelihood)
     return value, slopes + away / LOG_SPREAD
-
-
-fit_with_pairs = partial(fit, pairs=True)

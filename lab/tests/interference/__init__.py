@@ -1,0 +1,1 @@
+"""Tests of predictions of interference by traits."""
