@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
-from solvers.forecast import Forecaster, Margin, Sample, make_margin_rules
+from solvers.forecast import Forecaster, Margin, PlannedRate, Sample, make_margin_rules
 from solvers.forecast.margin import LOAD_SHARE, RISK
 
 SAMPLE_SECONDS = 10
@@ -142,10 +142,11 @@ def _follow(forecaster: Forecaster, trace: Trace, declared: float, risk: float) 
             yield _Moment(load, min(recent), planned)
         if now % CYCLE_SECONDS:
             continue
-        found = forecaster(
-            samples, declared * trace.rate_per_second, planned, AHEAD_SECONDS, observed_seconds=float(now),
-            risen_seconds=now - risen_at, margin=margin.share,
+        plan = PlannedRate(
+            planned, declared * trace.rate_per_second, AHEAD_SECONDS, margin.share, observed_seconds=float(now),
+            risen_seconds=now - risen_at,
         )  # fmt: skip
+        found = forecaster(samples, plan)
         if found.rate > planned:
             risen_at = now
         planned = found.rate

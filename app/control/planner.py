@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from app.control.act.jobs import JobRounds, apply_plan_to_jobs
 from app.control.act.looking import look_at_fleet
@@ -30,6 +31,7 @@ from app.control.fast.lane import FastLane
 from app.control.formulate.language import read_declared_lengths
 from app.control.formulate.pose import mean_profiles, restore_declared_profiles
 from app.control.formulate.question import Question
+from app.control.formulate.rivals import find_rivals
 from app.control.measure import metrics
 from app.control.measure.metrics import PlannerFigures
 from app.control.measure.tracing import phase
@@ -212,11 +214,13 @@ class Planner:
     def _expect_loads(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
         rates, starts = read_declared_rates(known.declared), start_seconds(known.declared)
         every = cycle_seconds(known.declared)
-        planned = dict(known.planned)
+        planned = known.rates.planned
         for name, rate in self._lane.rates_of_rising_models(known.at).items():
             planned[name] = max(rate, planned.get(name, 0.0))
         ahead = {name: every + starts[name] for name in rates}
-        return self.loads.expect(rates, planned, ahead, known.at, read_declared_lengths(known.declared))
+        rivals = partial(find_rivals, known.declared, known.rates.in_force)
+        lengths = read_declared_lengths(known.declared)
+        return self.loads.expect(rates, planned, ahead, known.at, lengths, known.rates.short, rivals)
 
     def _follow_up(self, result: CycleResult, snapshot: Snapshot, question: Question) -> None:
         """Makes the cycle's plan the base of quick steps, and announces what follows from it."""

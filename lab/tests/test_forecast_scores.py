@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from lab.forecast_scores import LEARNING_SECONDS, score, traces
-from solvers.forecast import Forecast, expect
+from solvers.forecast import Forecast, PlannedRate, expect
 from tests.support.soak import scaled
 
 TRACES = traces(range(scaled(16, 4)))
 
 
-def declared_forever(samples: object, declared: float, *_: object, **__: object) -> Forecast:
+def declared_forever(samples: object, plan: PlannedRate) -> Forecast:
     """A forecaster that never learns."""
-    return Forecast(declared, 0.0, 0.0, "held")
+    return Forecast(plan.declared, 0.0, 0.0, "held")
 
 
 def test_the_rate_of_a_moving_load_hardly_changes_and_stays_near_the_upper_end_of_its_swing() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from solvers.forecast.peaks import DEFAULT, Forecast, expect, recall_seconds, split_need
+from solvers.forecast.peaks import PlannedRate, expect, recall_seconds, split_need
 from solvers.forecast.samples import Sample, usable
 
 Keeper: TypeAlias = Literal["silent", "rises", "falls", "declared", "rise", "miss", "settling", "peak", "load"]
@@ -15,36 +15,6 @@ Part: TypeAlias = Literal["peak", "headroom", "declared", "margin", "trend", "ke
 
 LOOK_SECONDS = 20.0  # between the moments at which a fall is tried
 STEADY_SECONDS = 1500.0  # by then a steady load has let every memory of another one end
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRate:
-    """A rate that is planned, and what of its history decides whether it may fall."""
-
-    rate: float
-    declared: float
-    ahead_seconds: float
-    margin: float = 0.0
-    risen_margin: float = 0.0  # that is in the rate since it last rose
-    observed_seconds: float = math.inf
-    silent_seconds: float = 0.0
-    risen_seconds: float = math.inf
-    missed_seconds: float = math.inf
-
-    def forecast(self, samples: Sequence[Sample]) -> Forecast:
-        """Returns the forecast that decides about it."""
-        return expect(
-            samples, self.declared, self.rate, self.ahead_seconds, observed_seconds=self.observed_seconds,
-            silent_seconds=self.silent_seconds, risen_seconds=self.risen_seconds, missed_seconds=self.missed_seconds,
-            margin=self.margin,
-        )  # fmt: skip
-
-    def wait(self, seconds: float) -> PlannedRate:
-        """Returns it so many seconds later, in which it neither rose nor missed its SLO."""
-        return replace(
-            self, observed_seconds=self.observed_seconds + seconds, risen_seconds=self.risen_seconds + seconds,
-            missed_seconds=self.missed_seconds + seconds,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +34,18 @@ def account(samples: Sequence[Sample], planned: PlannedRate) -> Headroom | None:
     known = usable(samples)
     if not known:
         return None
-    recall = DEFAULT.recall_seconds
+    recall = planned.settings.recall_seconds
     need = split_need(known, recall, planned.ahead_seconds)
-    if planned.rate > need.peak * (1 + need.headroom) * (1 + DEFAULT.fall_band):
-        recall = recall_seconds(known, DEFAULT)
+    if planned.rate > need.peak * (1 + need.headroom) * (1 + planned.settings.fall_band):
+        recall = recall_seconds(known, planned.settings)
         need = split_need(known, recall, planned.ahead_seconds)
     unplanned = replace(planned, rate=0.0)
-    bare = replace(unplanned, margin=0.0).forecast(known).rate
+    bare = expect(known, replace(unplanned, margin=0.0)).rate
     in_rise = planned.rate * planned.risen_margin / (1 + planned.risen_margin)
     whole = need.peak * (1 + need.headroom)
     wanted: tuple[tuple[Part, float], ...] = (
         ("peak", need.peak - need.arriving), ("headroom", need.peak * need.headroom), ("declared", bare - whole),
-        ("margin", max(unplanned.forecast(known).rate - bare, in_rise)),
+        ("margin", max(expect(known, unplanned).rate - bare, in_rise)),
         ("trend", need.trend), ("kept", math.inf),
     )  # fmt: skip
     left, parts = max(0.0, planned.rate - need.arriving), list[tuple[Part, float]]()
@@ -88,14 +58,14 @@ def account(samples: Sequence[Sample], planned: PlannedRate) -> Headroom | None:
 
 
 def _find_keeper(samples: Sequence[Sample], planned: PlannedRate, falls: float | None) -> Keeper:
-    now, cooldown = planned.forecast(samples), DEFAULT.cooldown_seconds
-    if planned.silent_seconds > DEFAULT.silent_seconds:
+    now, cooldown = expect(samples, planned), planned.settings.cooldown_seconds
+    if planned.silent_seconds > planned.settings.silent_seconds:
         return "silent"
     if now.rate != planned.rate:
         return "rises" if now.rate > planned.rate else "falls"
     if falls is None:
         return "load"
-    if planned.rate <= planned.declared and planned.observed_seconds < DEFAULT.observe_seconds:
+    if planned.rate <= planned.declared and planned.observed_seconds < planned.settings.observe_seconds:
         return "declared"
     if planned.rate > now.high:
         return (
@@ -106,12 +76,12 @@ def _find_keeper(samples: Sequence[Sample], planned: PlannedRate, falls: float |
 
 def _find_fall(samples: Sequence[Sample], planned: PlannedRate, arriving: float) -> float | None:
     """Returns the first moment at which the plan falls if requests go on arriving like this; None if it does not."""
-    if planned.silent_seconds > DEFAULT.silent_seconds:
+    if planned.silent_seconds > planned.settings.silent_seconds:
         return None
     later, end = list(samples), samples[-1].at
-    horizon = STEADY_SECONDS + max(0.0, DEFAULT.observe_seconds - planned.observed_seconds)
+    horizon = STEADY_SECONDS + max(0.0, planned.settings.observe_seconds - planned.observed_seconds)
     while (seconds := later[-1].at - end) < horizon:
-        if planned.wait(seconds).forecast(later).rate < planned.rate:
+        if expect(later, planned.wait(seconds)).rate < planned.rate:
             return later[-1].at
         later.append(Sample(later[-1].at + LOOK_SECONDS, LOOK_SECONDS, arriving * LOOK_SECONDS))
     return None

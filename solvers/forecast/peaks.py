@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from solvers.forecast.noise import noise_share, surely_at_least
 from solvers.forecast.samples import Sample, lower_lone_leaps, mean_rate, select_since, usable
-from solvers.forecast.settings import ForecastTuning
+from solvers.forecast.settings import DEFAULT, ForecastTuning
 
 Reason = Literal["declared", "held", "risen", "fallen", "silent", "outlook"]
 
 SUDDEN_SECONDS = (30.0, 60.0, 120.0)
 STEADY_SECONDS = (300.0, 600.0)
 LEAST_RATE = 1e-3
-DEFAULT = ForecastTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,29 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedRate:
+    """A rate that is planned, 0 for none, and what of its history decides whether it stays."""
+
+    rate: float
+    declared: float
+    ahead_seconds: float
+    margin: float = 0.0  # share by which a plan exceeds the load that is surely there (`solvers.forecast.margin`)
+    risen_margin: float = 0.0  # that is in the rate since it last rose
+    observed_seconds: float = math.inf  # how long the service was observed
+    silent_seconds: float = 0.0  # how long ago the newest sample ended,
+    risen_seconds: float = math.inf  # the planned rate rose,
+    missed_seconds: float = math.inf  # and the SLO was missed
+    settings: ForecastTuning = DEFAULT
+
+    def wait(self, seconds: float) -> PlannedRate:
+        """Returns it so many seconds later, in which it neither rose nor missed its SLO."""
+        return replace(
+            self, observed_seconds=self.observed_seconds + seconds, risen_seconds=self.risen_seconds + seconds,
+            missed_seconds=self.missed_seconds + seconds,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """The rate that a load of late needs, in parts."""
 
@@ -43,41 +65,26 @@ class Need:
     trend: float  # the rate's gain until the plan is replaced
 
 
-def expect(
-    samples: Sequence[Sample],
-    declared: float,
-    planned: float,
-    ahead_seconds: float,
-    *,
-    observed_seconds: float | None = None,
-    silent_seconds: float = 0.0,
-    risen_seconds: float = math.inf,
-    missed_seconds: float = math.inf,
-    margin: float = 0.0,
-) -> Forecast:
+def expect(samples: Sequence[Sample], plan: PlannedRate) -> Forecast:
     """Forecasts the rate to plan for until `ahead_seconds` after the newest sample.
 
-    `planned` is the currently planned rate, 0 without one. `observed_seconds` is how long the service was observed, if
-    that is longer than the samples given; `silent_seconds` is how long ago the newest sample ended, `risen_seconds`
-    how long ago the planned rate rose, `missed_seconds` how long ago the SLO was missed. Soon after either the plan
-    does not fall; only after a rise is less evidence needed for the next one, as missed answers are no sign of load.
-    `margin` is the share by which the plan exceeds the load that is surely there (`solvers.forecast.margin`).
+    Soon after a rise or a missed SLO the plan does not fall; only after a rise is less evidence needed for the next
+    one, as missed answers are no sign of load.
     """
-    known, settings = usable(samples), DEFAULT
-    watched_seconds = sum(sample.seconds for sample in known) if observed_seconds is None else observed_seconds
-    is_new = watched_seconds < settings.observe_seconds
+    known, settings, declared, planned = usable(samples), plan.settings, plan.declared, plan.rate
+    is_new = plan.observed_seconds < settings.observe_seconds
     floor = declared if is_new else max(declared * settings.least_share, LEAST_RATE)
     if not known:
         return Forecast(max(declared, LEAST_RATE), declared, declared, "declared")
     reach = max(settings.swing_seconds + settings.smooth_seconds, *STEADY_SECONDS)
     calm = lower_lone_leaps(select_since(known, known[-1].at - reach), settings.leap, settings.witness_seconds)
     noise = noise_share(known, settings)
-    is_moving = risen_seconds < settings.cooldown_seconds
+    is_moving = plan.risen_seconds < settings.cooldown_seconds
     now, observed = calm[-1].at, calm[-1].rate_per_second
     low, pressing = _confident(calm, now, noise, is_moving, settings)
     headroom, recall = _headroom(calm, settings), settings.recall_seconds
     sure = low * (1 + headroom)
-    low *= 1 + margin
+    low *= 1 + plan.margin
     bare = _need(calm, now, recall, max(floor, sure), settings)
     need = max(bare, low * (1 + headroom))  # a plan that fell further would rise at once
     if planned > need * (1 + settings.fall_band):  # how long a swing lasts matters only where the plan may fall
@@ -86,15 +93,15 @@ def expect(
         need = max(bare, low * (1 + headroom))
     low = max(low, floor)
     high = max(need * (1 + settings.fall_band), low)
-    if silent_seconds > settings.silent_seconds and planned > 0:
+    if plan.silent_seconds > settings.silent_seconds and planned > 0:
         return Forecast(max(planned, floor), low, high, "silent", observed, noise, bare, sure)
     if planned < low:
         reason: Reason = "risen"
-        rise = max(pressing, observed) * ((1 + headroom) * (1 + margin))
-        rate = rise + _trend(calm, noise, ahead_seconds, settings) if planned > 0 else max(need, low)
+        rise = max(pressing, observed) * ((1 + headroom) * (1 + plan.margin))
+        rate = rise + _trend(calm, noise, plan.ahead_seconds, settings) if planned > 0 else max(need, low)
     elif (
         planned > high
-        and min(risen_seconds, missed_seconds) >= settings.cooldown_seconds
+        and min(plan.risen_seconds, plan.missed_seconds) >= settings.cooldown_seconds
         and _is_settled(calm, now, recall, need, floor, settings)
     ):
         reason, rate = "fallen", need

@@ -35,3 +35,8 @@ class ForecastTuning:
     leap: float = 2.0  # a single sample above its neighbours by this factor is ignored,
     witness_seconds: float = 20.0  # unless it covers at least this long
     least_share: float = 0.02  # of the declared rate; a service without requests stays ready for this much
+
+
+DEFAULT = ForecastTuning()
+# Where requests of others find no GPU, a rate is planned for what arrives: for the highest minute of the last two.
+SCARCE = ForecastTuning(observe_seconds=300.0, cooldown_seconds=120.0, recall_seconds=120.0, swing_seconds=120.0)

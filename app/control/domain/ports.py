@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from agents.contract.assignments import AssignedInstance
@@ -58,6 +59,9 @@ class PlanSolver(FollowingSolver, BatchMaker, Protocol):
     ) -> SolverAnswer: ...
 
 
+Rivals: TypeAlias = Callable[[Collection[str]], Collection[str]]  # who holds what services that are short could run on
+
+
 class LoadForecaster(Protocol):
     """Knows the load of each service and predicts it."""
 
@@ -79,4 +83,6 @@ class LoadForecaster(Protocol):
         ahead: Mapping[str, float],
         now: datetime,
         lengths: Mapping[str, TokenLengths],
+        short: Mapping[str, float] = MappingProxyType({}),
+        rivals: Rivals = frozenset,
     ) -> Mapping[str, ExpectedLoad]: ...

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from solvers.forecast.peaks import DEFAULT
+from solvers.forecast.settings import DEFAULT
 from solvers.planning.batches.batch import WHOLE, Batch, GroupRow
 from solvers.planning.problem import Place
 

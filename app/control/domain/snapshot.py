@@ -88,6 +88,7 @@ class ExpectedLoad:
     risen_margin: float | None = None  # that is in the rate since it last rose; None: it has fallen since
     missed_hours: int = 0  # that did overspend it by load above the plan, of those known
     known_hours: int = 0
+    gives_way: bool = False  # GPUs are short, and requests of others arrive: it is planned for what arrives
 
     def plan_at_risk(self, risk: float) -> ExpectedLoad:
         """Returns the load to plan for if the margin were that which the scores give at another risk.

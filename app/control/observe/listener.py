@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from sqlalchemy import Connection
 
@@ -13,6 +14,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.events import Reason, event_of
 from app.control.domain.leading import Deposed
 from app.control.domain.policy import policy_spec
+from app.control.domain.ports import Rivals
 from app.control.domain.readings import CopyTrial, JobReading
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from app.control.domain.specs import risk_of, slo_latency_ms, slo_percentile
@@ -187,10 +189,12 @@ class ReportListener:
         ahead: Mapping[str, float],
         now: datetime,
         lengths: Mapping[str, TokenLengths],
+        short: Mapping[str, float] = MappingProxyType({}),
+        rivals: Rivals = frozenset,
     ) -> Mapping[str, ExpectedLoad]:
         """Returns the load that each service is expected to get."""
         with self._turn:
-            return self._loads.expect(declared, planned, ahead, now, lengths)
+            return self._loads.expect(declared, planned, ahead, now, lengths, short, rivals)
 
 
 def record_corrections(database: Database, epoch: int, changed: Sequence[ProfileCorrection], now: datetime) -> bool:

@@ -80,12 +80,35 @@ _unserved = msgspec.json.Decoder(_PlanBody)
 
 
 @dataclass(frozen=True, slots=True)
+class PlanRates:
+    """The desired state of the plan in force and, by service, the rate that it serves and what it leaves unserved."""
+
+    in_force: Desired
+    served: Mapping[str, float]
+    unserved: Mapping[str, float]
+
+    @property
+    def planned(self) -> dict[str, float]:
+        """The rate that it was made for."""
+        names = {*self.served, *self.unserved}
+        return {name: self.served.get(name, 0.0) + self.unserved.get(name, 0.0) for name in names}
+
+    @property
+    def short(self) -> dict[str, float]:
+        """What it serves of those of which it leaves something unserved."""
+        return {name: self.served.get(name, 0.0) for name, rate in self.unserved.items() if rate > 0.0}
+
+
+NO_PLAN = PlanRates({}, {}, {})
+
+
+@dataclass(frozen=True, slots=True)
 class ForecastInput:
-    """The input of a forecast: the time, the declared objects and the planned rates."""
+    """The input of a forecast: the time, the declared objects and the plan in force."""
 
     at: datetime
     declared: tuple[DeclaredObject, ...]
-    planned: Mapping[str, float]  # by service: the rate that the plan in force was made for
+    rates: PlanRates
 
 
 @dataclass(slots=True)
@@ -101,7 +124,7 @@ class Observer:
     _lost_after: float = field(default_factory=lambda: planner_policy(()).lost_after_seconds)
     _details: dict[str, NodeDetail] = field(default_factory=dict)
     _details_at: datetime = EPOCH
-    _in_force: tuple[tuple[bytes, bytes], Desired, Mapping[str, float]] = ((b"", b""), {}, {})
+    _in_force: tuple[tuple[bytes, bytes], PlanRates] = ((b"", b""), NO_PLAN)
 
     def snapshot(self, connection: Connection, epoch: int, expecting: ExpectLoads) -> Snapshot:
         """Returns everything that a decision is made from, as of one moment."""
@@ -109,7 +132,8 @@ class Observer:
         at, in_force = reading.now, reading.plan
         failures = group_failures(read_failures(in_force.progress), at) if in_force else ()
         declared = self._take(connection, reading)
-        target, planned = self._target(connection, in_force)
+        rates = self._target(connection, in_force)
+        target = rates.in_force
         self._lost_after = planner_policy(declared).lost_after_seconds
         return Snapshot(
             at=at,
@@ -118,7 +142,7 @@ class Observer:
             nodes=self._nodes(reading),
             in_force=target,
             assigned=self._find_unfinished(in_force, target),
-            expected=expecting(ForecastInput(at, declared, planned)),
+            expected=expecting(ForecastInput(at, declared, rates)),
             corrections={
                 f"{model}/{variant}/{gpu_type}": Correction(msgspec.convert(latency, Latency), *factors)
                 for model, variant, gpu_type, latency, *factors in reading.corrections
@@ -142,7 +166,7 @@ class Observer:
         """Returns what a step of the rollout follows from, as of one moment, and the news of loads till then."""
         reading = planner_reads.read_step(connection, self._assigned_version, self._details_at, asked)
         declared = self._take(connection, reading)
-        target, _ = self._target(connection, reading.plan)
+        target = self._target(connection, reading.plan).in_force
         status = self._fleet_status(reading)
         return FleetView(
             reading.now, declared, reading.plan, target, dict(self._assigned), status, reading.jobs, reading.epoch,
@@ -223,24 +247,25 @@ class Observer:
             {node: deadline.timestamp() for node, deadline in reclaimed_at.items()},
         )  # fmt: skip
 
-    def _target(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
+    def _target(self, connection: Connection, plan: PlanInForce | None) -> PlanRates:
         """Returns the desired state of the plan in force, and the rates that it was made for."""
         if plan is None:
-            return {}, {}
-        hashes, desired, planned = self._in_force
+            return NO_PLAN
+        hashes, rates = self._in_force
         if hashes != (plan.desired, plan.body):
             found = pieces.get(connection, [plan.desired, plan.body])
             desired = _desired.decode(found[plan.desired])
-            planned = {
+            unserved = {
                 unserved.service: unserved.rate_per_second for unserved in _unserved.decode(found[plan.body]).unserved
             }
+            served: dict[str, float] = {}
             for wanted in desired.values():
                 for instance in wanted.instances:
                     if instance.service:
-                        name = instance.owner
-                        planned[name] = planned.get(name, 0.0) + instance.rate_per_second
-            self._in_force = ((plan.desired, plan.body), desired, planned)
-        return desired, planned
+                        served[instance.owner] = served.get(instance.owner, 0.0) + instance.rate_per_second
+            rates = PlanRates(desired, served, unserved)
+            self._in_force = ((plan.desired, plan.body), rates)
+        return rates
 
 
 def _held_nodes(plan: PlanInForce | None) -> Sequence[str]:

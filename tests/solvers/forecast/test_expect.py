@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.forecast import Forecast, Forecaster, Sample, expect
+from solvers.forecast import Forecast, Forecaster, PlannedRate, Sample, expect
+from solvers.forecast.samples import usable
 from tests.solvers.forecast.weather import Course, daily, follow, spike, steady
 from tests.support.soak import scaled
 
@@ -23,7 +24,8 @@ def level(rate: float, until: int = 3600, start: int = 0, step: int = 10) -> lis
 
 
 def asked(samples: list[Sample], declared: float = 100.0, planned: float = 100.0, **fields: Any) -> Forecast:
-    return expect(samples, declared, planned, 50.0, **fields)
+    observed = fields.pop("observed_seconds", None) or sum(sample.seconds for sample in usable(samples))
+    return expect(samples, PlannedRate(planned, declared, 50.0, observed_seconds=observed, **fields))
 
 
 # A steady load
@@ -204,7 +206,7 @@ def test_a_plan_below_the_floor_is_raised_to_it() -> None:
 
 def test_the_forecast_is_a_forecaster() -> None:
     forecaster: Forecaster = expect
-    assert forecaster(level(100), 100.0, 100.0, 50.0).rate == 100
+    assert forecaster(level(100), PlannedRate(100.0, 100.0, 50.0)).rate == 100
 
 
 @given(
@@ -215,13 +217,14 @@ def test_the_forecast_is_a_forecaster() -> None:
 def test_the_rate_can_be_planned_for_with_any_samples(
     counted: list[tuple[float, float, float]], declared: float, planned: float, observed: float
 ) -> None:
-    found = expect([Sample(*values) for values in counted], declared, planned, 50.0, observed_seconds=observed)
+    samples = [Sample(*values) for values in counted]
+    found = expect(samples, PlannedRate(planned, declared, 50.0, observed_seconds=observed))
     assert math.isfinite(found.rate)
     assert found.rate > 0
     assert found.rate >= declared or observed >= 1800
     assert found.low >= 0
     assert found.low <= found.high
-    repeated = expect([Sample(*values) for values in counted], declared, found.rate, 50.0, observed_seconds=observed)
+    repeated = expect(samples, PlannedRate(found.rate, declared, 50.0, observed_seconds=observed))
     assert repeated.reason != "fallen" or found.reason != "risen" or repeated.rate >= found.low
 
 

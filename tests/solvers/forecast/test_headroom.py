@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.forecast import Keeper, PlannedRate, Sample, account
+from solvers.forecast import Keeper, PlannedRate, Sample, account, expect
 from tests.support.soak import scaled
 
 LOW, HIGH = 620.0, 985.0
@@ -84,7 +84,7 @@ def test_parts_add_up_and_a_plan_falls_when_it_is_said_to(
     later, seconds = list(samples), found.falls_at - samples[-1].at
     while later[-1].at < found.falls_at:
         later.append(Sample(later[-1].at + 20.0, 20.0, 20.0 * found.arriving))
-    assert plan.wait(seconds).forecast(later).rate < planned
+    assert expect(later, plan.wait(seconds)).rate < planned
 
 
 def test_nothing_is_said_where_nothing_was_counted() -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from solvers.forecast import Forecast, Sample, expect
+from solvers.forecast import Forecast, PlannedRate, Sample, expect
 
 CYCLE_SECONDS = 30
 AHEAD_SECONDS = 50.0
@@ -67,10 +67,11 @@ def follow(
             samples.append(Sample(now, sample_seconds, came))
         del samples[: -1800 // sample_seconds]
         observed = (cycle + 1) * CYCLE_SECONDS
-        found = expect(
-            samples, declared * rate, planned, AHEAD_SECONDS, observed_seconds=observed, risen_seconds=now - risen_at,
+        plan = PlannedRate(
+            planned, declared * rate, AHEAD_SECONDS, observed_seconds=observed, risen_seconds=now - risen_at,
             missed_seconds=missed_seconds,
         )  # fmt: skip
+        found = expect(samples, plan)
         if found.rate != planned:
             course.changes.append((cycle, planned, found))
         if found.rate > planned:

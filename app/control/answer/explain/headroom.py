@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -14,8 +14,8 @@ from app.control.domain.snapshot import Snapshot
 from app.control.domain.specs import slo_percentile
 from app.control.domain.times import cycle_seconds, read_declared_rates, start_seconds
 from app.store.fleet.load_points import LoadPoint
-from solvers.forecast import Headroom, Keeper, Part, PlannedRate, Sample, account
-from solvers.forecast.peaks import DEFAULT
+from solvers.forecast import SCARCE, Headroom, Keeper, Part, PlannedRate, Sample, account
+from solvers.forecast.settings import DEFAULT
 
 ROSE_SHARE = 1e-4  # of a rate: rates are sums over instances
 
@@ -36,6 +36,7 @@ class HeadroomWhy:
     planned: float
     found: Headroom
     price: float  # an hour, of a request a second
+    gives_way: bool = False  # to requests that arrive for others
 
 
 def why_headroom(snapshot: Snapshot, name: str, recent: RecentLoads, price: float) -> HeadroomWhy | None:
@@ -56,8 +57,10 @@ def why_headroom(snapshot: Snapshot, name: str, recent: RecentLoads, price: floa
         now - max(_find_rises(known), default=-math.inf),
         now - max(_find_misses(known, slo_percentile(service.spec) / 100.0), default=-math.inf),
     )  # fmt: skip
+    if expected.gives_way:
+        planned = replace(planned, missed_seconds=math.inf, settings=SCARCE)
     found = account(samples, planned)
-    return HeadroomWhy(planned.rate, found, price) if found else None
+    return HeadroomWhy(planned.rate, found, price, expected.gives_way) if found else None
 
 
 def _find_rises(points: Sequence[LoadPoint]) -> Iterator[float]:
@@ -81,10 +84,13 @@ def describe_headroom(why: HeadroomWhy) -> list[str]:
     found = why.found
     above = sum(part for _, part in found.parts)
     arrive = f"{rate(found.arriving)} requests a second arrive (mean of the last minute)"
-    kept = KEEPERS[found.keeper] + (f", at {_clock(found.falls_at)} at the earliest" if found.falls_at else "")
+    times = SCARCE_TIMES if why.gives_way else TIMES
+    kept = KEEPERS[found.keeper].format(**times)
+    kept += f", at {_clock(found.falls_at)} at the earliest" if found.falls_at else ""
+    last = [kept, GIVES_WAY] if why.gives_way else [kept]
     if above < LEAST_SHARE * why.planned:
         is_above = found.keeper == "load" and found.arriving > why.planned
-        return [f"{arrive}, {rate(why.planned)} are planned for", ABOVE if is_above else kept]
+        return [f"{arrive}, {rate(why.planned)} are planned for", *([ABOVE] if is_above else last)]
     minutes = f"{found.recall_seconds / 60:.3g}"
     words = PARTS | {"peak": f"{PARTS['peak']} {minutes}, which counts as {rate(found.peak)}"}
     parts = [
@@ -95,7 +101,7 @@ def describe_headroom(why: HeadroomWhy) -> list[str]:
     return [
         f"{arrive}, {rate(why.planned)} are planned for; of what its instances cost, the {rate(above)} above are "
         f"{money(why.price * above)} an hour: {', '.join(parts)}",
-        kept,
+        *last,
     ]
 
 
@@ -108,13 +114,19 @@ PARTS: dict[Part, str] = {
     "trend": "for its trend",
     "kept": "from an earlier rate, as a plan falls only once it is 15 % too high",
 }
+TIMES = {"observed": "30 minutes", "cooldown": "five minutes"}
+SCARCE_TIMES = {"observed": "five minutes", "cooldown": "two minutes"}
+GIVES_WAY = (
+    "GPUs are short, so it gives way to requests of other services that arrive: a peak counts for two minutes, and "
+    "neither a declared rate nor a missed SLO nor what its history says keeps a higher plan"
+)
 ABOVE = "the plan rises once the load is above it for longer or by more than noise explains"
 KEEPERS: dict[Keeper, str] = {
     "peak": "this is given back once that minute no longer counts, if the load stays as it is",
     "load": "the load that arrives needs it: if it stays as it is, the plan does not fall",
-    "declared": "the declared rate is the least until the load was observed for 30 minutes; then this is given back",
-    "rise": "this is given back no sooner than five minutes after the plan rose, if the load stays as it is",
-    "miss": "this is given back no sooner than five minutes after the SLO was missed, if the load stays as it is",
+    "declared": "the declared rate is the least until the load was observed for {observed}; then this is given back",
+    "rise": "this is given back no sooner than {cooldown} after the plan rose, if the load stays as it is",
+    "miss": "this is given back no sooner than {cooldown} after the SLO was missed, if the load stays as it is",
     "settling": "this is given back once no second fall would follow soon, if the load stays as it is",
     "silent": "nothing was counted for a minute, and until something is the plan stays",
     "rises": "that is too little: the next cycle plans for more",
@@ -133,6 +145,7 @@ def write_headroom(why: HeadroomWhy) -> HeadroomWire:
         "costPerHour": why.price * sum(part for _, part in found.parts),
         "parts": [{"part": name, "ratePerSecond": part, "costPerHour": why.price * part} for name, part in found.parts],
         "keptBy": found.keeper,
+        "givesWay": why.gives_way,
         "fallsAt": None if found.falls_at is None else _moment(found.falls_at).isoformat(),
     }
 

@@ -162,6 +162,7 @@ class HeadroomWire(TypedDict):
     costPerHour: float
     parts: list[HeadroomPartWire]
     keptBy: Keeper
+    givesWay: bool  # to requests of other services that arrive, as GPUs are short
     fallsAt: MomentText | None
 
 

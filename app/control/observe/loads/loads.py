@@ -8,21 +8,24 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
+from app.control.domain.ports import Rivals
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
 from app.control.observe.loads.outlook import Outlook, RateBand
 from app.control.observe.loads.recent import RecentLoad, summarize_recent
 from app.control.observe.loads.reports import ReportBatch, ReportCursor
+from app.control.observe.loads.scarcity import Scarcity
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.load_news import GatewayCounters
 from app.store.fleet.loads import LoadBucket, LoadHistory
-from solvers.forecast import Forecast, ForecastTuning, MarginRules, Sample, expect
+from solvers.forecast import SCARCE, Forecast, ForecastTuning, MarginRules, PlannedRate, Sample, expect
 from solvers.llm.iteration import TokenLengths
 
 TUNING = ForecastTuning()
 SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # how long a sender's last rates are assumed to continue
 LONGEST_SECONDS = 60.0  # between two reads; what came in a longer gap is unknown
 SAME_SHARE = 1e-4  # of a rate: rates are sums over instances
+SHORT_SHARE = 0.01  # of the load that is surely there: less unserved is no reason for others to give way
 
 
 @dataclass(slots=True)
@@ -44,6 +47,7 @@ class _LastForecast:
     risen_at: float
     missed_at: float  # the last forecast before which the SLO was missed
     risen_margin: float | None  # of the last rise, if the rate has not fallen since
+    sure: float  # the load that was surely there
 
 
 class Loads:
@@ -55,6 +59,7 @@ class Loads:
         self._windows: dict[str, LoadWindow] = {}
         self._senders: dict[str, dict[str, _Sender]] = {GATEWAY: {}, NODE: {}}
         self._forecasts: dict[str, _LastForecast] = {}
+        self._scarcity = Scarcity()
         self._uncounted: set[str] = set()  # gateways that cannot count; their routes stay where they fall silent
         self._last: float | None = None
         self._full: list[LoadBucket] = []
@@ -128,18 +133,26 @@ class Loads:
         ahead: Mapping[str, float],
         now: datetime,
         lengths: Mapping[str, TokenLengths],
+        short: Mapping[str, float] = MappingProxyType({}),
+        rivals: Rivals = frozenset,
     ) -> dict[str, ExpectedLoad]:
         """Returns the expected load of each declared service. The last forecast holds until there is news.
 
-        `lengths` are the declared ones of language models.
+        `lengths` are the declared ones of language models. `short` is what the plan serves of services that it leaves
+        short, and `rivals` finds who holds the GPUs that these could run on.
         """
         for gone in [name for name, window in self._windows.items() if name not in declared and not window.is_reported]:
             del self._windows[gone]
             self._forecasts.pop(gone, None)
         at = now.timestamp()
+        giving = self._scarcity.find_giving(
+            [name for name, served in short.items() if self._is_short(name, served)], rivals, at
+        )
         found = {}
         for service, rate in declared.items():
-            load = self._expect(service, rate, planned.get(service, 0.0), ahead.get(service, 60.0), at)
+            load = self._expect(
+                service, rate, planned.get(service, 0.0), ahead.get(service, 60.0), at, gives_way=service in giving
+            )
             input_mean, output_mean = self._windows[service].lengths.means(lengths.get(service), at)
             found[service] = replace(load, input_mean=input_mean, output_mean=output_mean)
         return found
@@ -204,7 +217,14 @@ class Loads:
                     self._windows[service].rates[source].pop(name, None)
                 sender.services = set()
 
-    def _expect(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
+    def _is_short(self, service: str, served: float) -> bool:
+        """Returns whether requests arrive for which a plan that serves so many has no room."""
+        window, last = self._windows.get(service), self._forecasts.get(service)
+        return bool(window and window.is_reported and last and served < last.sure * (1 - SHORT_SHARE))
+
+    def _expect(
+        self, service: str, declared: float, planned: float, ahead: float, now: float, *, gives_way: bool
+    ) -> ExpectedLoad:
         window = self._window(service)
         before = self._forecasts.get(service)
         base, risen_at, missed_at, risen_margin = planned, -math.inf, -math.inf, None
@@ -222,30 +242,32 @@ class Loads:
                 risen_at = now
         if window.is_late(now - TUNING.cooldown_seconds):
             missed_at = now  # capacity added for a missed SLO stays while the SLO is missed
+        settings = SCARCE if gives_way else TUNING
+        if gives_way and window.observed_seconds >= settings.observe_seconds:
+            # Its declared rate is no floor any more, afterwards neither, or it would be short of room again.
+            window.observed_seconds = max(window.observed_seconds, TUNING.observe_seconds)
         silent = max(0.0, now - window.reported_at)
-        found = expect(
-            window.known(now),
-            declared,
-            base,
-            ahead,
-            observed_seconds=window.observed_seconds,
-            silent_seconds=silent,
-            risen_seconds=now - risen_at,
-            missed_seconds=now - missed_at,
-            margin=window.margin.share,
-        )
-        found = raise_by_outlook(window.outlook, found, base)
+        plan = PlannedRate(
+            base, declared, ahead, window.margin.share, observed_seconds=window.observed_seconds, silent_seconds=silent,
+            risen_seconds=now - risen_at, missed_seconds=math.inf if gives_way else now - missed_at, settings=settings,
+        )  # fmt: skip
+        found = expect(window.known(now), plan)
+        if not gives_way:
+            found = raise_by_outlook(window.outlook, found, base)
         if found.rate > base > 0:
             risen_at = now
         if found.rate != base:
             risen_margin = window.margin.share if found.reason == "risen" and base > 0 else None
-        self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at, missed_at, risen_margin)
+        self._forecasts[service] = _LastForecast(
+            found.rate, planned, declared, risen_at, missed_at, risen_margin, found.sure
+        )
         return ExpectedLoad(
             found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason,
             window.bursts.variation, window.bursts.burstiness,
             margin=window.margin.share, risk=window.margin_rules.risk,
             scores=window.margin.scores(), bare_per_second=found.bare, sure_per_second=found.sure,
             risen_margin=risen_margin, missed_hours=sum(window.margin.missed), known_hours=len(window.margin.missed),
+            gives_way=gives_way,
         )  # fmt: skip
 
 

@@ -81,6 +81,16 @@ def test_a_rise_and_a_missed_slo_of_late_keep_a_plan(world: Snapshot, plan: Plan
     assert Explain(world, plan, "service", SEARCH, missed).answered()["headroom"]["keptBy"] == "miss"
 
 
+def test_where_gpus_are_short_a_missed_slo_keeps_nothing_and_it_is_said(world: Snapshot, plan: Plan) -> None:
+    scarce = replace(world, expected={SEARCH: replace(EXPECTED, gives_way=True)})
+    found = Explain(scarce, plan, "service", SEARCH, recent(world, (200.0, 180), attained=0.9)).answered()
+    assert found["headroom"]["keptBy"] == "falls"
+    assert found["headroom"]["givesWay"]
+    assert any(sentence.startswith("GPUs are short, so it gives way") for sentence in found["sentences"])
+    risen = Explain(scarce, plan, "service", SEARCH, recent(world, (200.0, 180), rose=172)).answered()
+    assert any("no sooner than two minutes after the plan rose" in sentence for sentence in risen["sentences"])
+
+
 def test_the_learned_margin_costs_its_own_part(world: Snapshot, plan: Plan) -> None:
     learned = replace(world, expected={SEARCH: replace(EXPECTED, rate_per_second=250.0, margin=0.2, risk=0.05)})
     found = Explain(learned, plan, "service", SEARCH, recent(world, (200.0, 180))).answered()
