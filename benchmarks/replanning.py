@@ -23,17 +23,10 @@ from solvers.planning.search.promise import keep
 SWING_FACTOR = 1.25
 
 
-class RateChangeOutcome(Protocol):
-    """The judged outcome of a change of rates."""
-
-    @property
-    def reasons(self) -> tuple[str, ...]: ...  # why a full plan is due
-
-
 class WarmPlan(Protocol):
     """A running plan that takes new rates."""
 
-    def change(self, rates: Mapping[str, float]) -> RateChangeOutcome: ...
+    def change(self, rates: Mapping[str, float]) -> tuple[str, ...]: ...  # why a full plan is due
 
     @property
     def plan(self) -> Plan: ...
@@ -86,7 +79,7 @@ def run_rounds(
     for number in range(count):
         rates = new_rates(problem, changed, rng)
         began, began_cpu = clock(), process_time()
-        answer = replans.change(rates)
+        reasons = replans.change(rates)
         ms, cpu_ms = (clock() - began) * 1000, (process_time() - began_cpu) * 1000
         after = replans.plan
         current = current.change_rates(rates)
@@ -103,7 +96,7 @@ def run_rounds(
             "cost": verdict.cost.total,
             "unserved": len(after.unserved),
             "violations": [str(violation) for violation in verdict.violations[:5]],
-            "full_plan_due": list(answer.reasons[:2]),
+            "full_plan_due": list(reasons[:2]),
         }
         yield current, row
         plan = after

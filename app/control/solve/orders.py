@@ -210,7 +210,7 @@ def follow_rates(replanner: WarmReplanner, order: Follow) -> SolverAnswer:
     began = time.monotonic()
 
     def made() -> SolverAnswer:
-        reasons = "; ".join(replanner.change(order.rates).reasons)
+        reasons = "; ".join(replanner.change(order.rates))
         return SolverAnswer(SolveOutcome.SOLVED, replanner.plan, reasons, seconds=time.monotonic() - began)
 
     return _make_outcome(made, {}, began)

@@ -12,15 +12,15 @@ from solvers.planning.parts.division import Division
 from solvers.planning.parts.join import join_parts
 from solvers.planning.plan import Changes, Plan, ServicePlan
 from solvers.planning.problem import Problem
-from solvers.planning.replan.replanner import Replanned, Replanner
+from solvers.planning.replan.replanner import Replanner
 from solvers.planning.search.promise import keep
 
 
 class WarmReplanner(Protocol):
     """A valid plan in a warm process, ready to follow rates."""
 
-    def change(self, rates: Mapping[str, float]) -> Replanned:
-        """Changes the plan to follow new rates of these services."""
+    def change(self, rates: Mapping[str, float]) -> tuple[str, ...]:
+        """Changes the plan to follow new rates of these services; returns why a full plan is due."""
 
     @property
     def plan(self) -> Plan:
@@ -35,11 +35,11 @@ class PartsReplanner:
     replanner: Replanner
     base: Plan
 
-    def change(self, rates: Mapping[str, float]) -> Replanned:
-        """Changes the plan to follow new rates of these services."""
-        found = self.replanner.change(self.division.of_rates(rates))
+    def change(self, rates: Mapping[str, float]) -> tuple[str, ...]:
+        """Changes the plan to follow new rates of these services; returns why a full plan is due."""
+        reasons = self.replanner.change(self.division.of_rates(rates))
         self.division = replace(self.division, whole=self.division.whole.change_rates(rates))
-        return found
+        return reasons
 
     @property
     def plan(self) -> Plan:

@@ -8,13 +8,9 @@ from dataclasses import dataclass, replace
 from solvers.planning.beside import has_language_models, merge_language_instances, narrow_problem, nothing_left, wide_of
 from solvers.planning.fleet.token_services import language_models
 from solvers.planning.fleet.token_shapes import carried_by, predicted
-from solvers.planning.judge import PlanEdit, Verdict
-from solvers.planning.judge import judge as judged
 from solvers.planning.parts.follow import WarmReplanner, follow_services
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Changes, Plan, Unserved
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.replan.replanner import Replanned
-from solvers.planning.search.promise import keep
 
 FULL_PLAN_DUE = "the running instances carry no more; a full plan is due"
 SAME_SHARE = 1e-12  # of a rate: rounding makes no other line
@@ -68,15 +64,14 @@ class MixedReplanner:
         rest = follow_services(narrow, _leave_out_models(problem, plan)) if narrow and narrow.services else None
         return cls(problem, plan, wide, rest, {}, narrow is None)
 
-    def change(self, rates: Mapping[str, float]) -> Replanned:
-        """Changes the plan to follow new rates of these services."""
-        before = list(self.wide)
+    def change(self, rates: Mapping[str, float]) -> tuple[str, ...]:
+        """Changes the plan to follow new rates of these services; returns why a full plan is due."""
         self.problem = self.problem.change_rates(rates)
         of_rest = {name: rate for name, rate in rates.items() if self.problem.services[name].tokens is None}
-        found = self.rest.change(of_rest) if self.rest and (of_rest or not rates) else None
+        reasons = self.rest.change(of_rest) if self.rest and (of_rest or not rates) else ()
         self.wide, self.unserved = set_present_rates(self.problem, self.wide)
-        verdict = judged(self.problem, self.plan, simulate=False, keeps=keep)
-        return _merge_replanned(found, before, self.wide, verdict, self.unserved)
+        missed = (f"{entry.rate_per_second:g}/s of {name} stay unserved" for name, entry in self.unserved.items())
+        return (*reasons, *missed)
 
     @property
     def plan(self) -> Plan:
@@ -102,28 +97,6 @@ def _leave_out_models(problem: Problem, plan: Plan) -> Plan:
         plan,
         instances=tuple(line for line in plan.instances if line.service not in models),
         unserved=tuple(entry for entry in plan.unserved if entry.service not in models),
-    )
-
-
-def _merge_replanned(
-    found: Replanned | None, before: Sequence[Instance], after: Sequence[Instance], verdict: Verdict,
-    unserved: Mapping[str, Unserved],
-) -> Replanned:  # fmt: skip
-    was, now = {id(line): line for line in before}, {id(line): line for line in after}
-    edit = PlanEdit(
-        stop=tuple(line for key, line in was.items() if key not in now),
-        start=tuple(line for key, line in now.items() if key not in was),
-        unserved=dict(unserved),
-    )
-    reasons = tuple(f"{entry.rate_per_second:g}/s of {name} stay unserved" for name, entry in unserved.items())
-    if found is None:
-        return Replanned(edit, 0, 0, 0, len(edit.start), 0, verdict, reasons)
-    both = PlanEdit(
-        stop=(*found.change.stop, *edit.stop), start=(*found.change.start, *edit.start),
-        unserved={**found.change.unserved, **edit.unserved},
-    )  # fmt: skip
-    return replace(
-        found, change=both, retuned=found.retuned + len(edit.start), verdict=verdict, reasons=found.reasons + reasons
     )
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from solvers.planning.replan.replanner import Replanned, Replanner
+from solvers.planning.replan.replanner import Replanner
 
-__all__ = ["Replanned", "Replanner"]
+__all__ = ["Replanner"]

@@ -10,9 +10,9 @@ import numpy as np
 from solvers.compiled import read_all
 from solvers.planning.drafting.drafts import LEVEL_SHARES, prepare
 from solvers.planning.fleet.grids import Floats
-from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
-from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Cost, Plan, Unserved
-from solvers.planning.problem import Instance, Problem, RunningState
+from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
+from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Plan, Unserved
+from solvers.planning.problem import Problem, RunningState
 from solvers.planning.replan.lines import Difference, difference, predict_lines
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
@@ -27,29 +27,6 @@ DRIFT_SHARE = 0.0125  # of the cost: beyond it the estimate says that a full pla
 ROUNDS = 6  # of pricing
 GUESS_SM_PERCENT = 4  # step width of the rates by which room is guessed
 HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change is valid
-
-
-@dataclass(frozen=True, slots=True)
-class Replanned:
-    """The effect of a change of rates on the plan."""
-
-    change: PlanEdit
-    started: int
-    stopped: int
-    resized: int
-    retuned: int
-    untouched_moved: int  # instances that moved of services whose rate did not change
-    verdict: Verdict
-    reasons: tuple[str, ...] = ()  # why a full plan is due
-    work: int = 0  # GPUs looked at
-
-    @property
-    def cost(self) -> Cost:
-        return self.verdict.cost
-
-    @property
-    def violations(self) -> tuple[Violation, ...]:
-        return self.verdict.violations
 
 
 @dataclass
@@ -91,8 +68,8 @@ class Replanner:
             frozenset((violation.where, violation.rule) for violation in judged.violations),
         )  # fmt: skip
 
-    def change(self, rates: Mapping[str, float]) -> Replanned:
-        """Changes the plan to follow new rates of these services."""
+    def change(self, rates: Mapping[str, float]) -> tuple[str, ...]:
+        """Changes the plan to follow new rates of these services; returns why a full plan is due."""
         d, before = self.board, self.problem
         problem = before.change_rates(rates)
         new = {d.t.number_of[name] for name, rate in rates.items() if rate != before.services[name].rate_per_second}
@@ -116,7 +93,6 @@ class Replanner:
             verdict, edit = self._judge(found, problem)
         self.broken = set()
         self.wrong = frozenset((violation.where, violation.rule) for violation in verdict.violations)
-        work, untouched = len(d.saved), _count_moved(found, rates)
         d.forget()
         self.judged_plan.settle()
         self.problem = problem
@@ -129,12 +105,7 @@ class Replanner:
         reasons += [
             f"{self.unserved[name].rate_per_second:g}/s of {name} stay unserved" for name in self._list_missed()
         ]
-        reasons += self._find_drifted(verdict)
-        counts = verdict.changes
-        return Replanned(
-            edit, counts.start + counts.move, counts.stop + counts.move, counts.resize, counts.retune, untouched,
-            verdict, tuple(reasons), work,
-        )  # fmt: skip
+        return (*reasons, *self._find_drifted(verdict))
 
     @property
     def plan(self) -> Plan:
@@ -214,16 +185,3 @@ def _inverse(change: PlanEdit, unserved: Mapping[str, Unserved]) -> PlanEdit:
     return PlanEdit(
         stop=change.start, start=change.stop, unserved={name: unserved.get(name) for name in change.unserved}
     )
-
-
-def _count_moved(found: Difference, rates: Mapping[str, float]) -> int:
-    """Returns the lines of other services that have changed."""
-
-    def shapes(lines: Iterable[Instance]) -> set[tuple[object, ...]]:
-        return {
-            (line.service, line.node, line.gpu, line.variant, line.sm_percent, line.memory_gib)
-            for line in lines
-            if line.service not in rates
-        }
-
-    return len(shapes(found.before) ^ shapes(found.after))

@@ -102,8 +102,8 @@ def test_changed_rates_and_batches_of_moves_keep_the_cap_of_each_gpu() -> None:
         if not plan.instances:
             continue
         replanner = Replanner.of(problem, plan)
-        changed = replanner.change({name: 1.3 * service.rate_per_second for name, service in problem.services.items()})
-        assert changed.violations == (), seed
+        replanner.change({name: 1.3 * service.rate_per_second for name, service in problem.services.items()})
+        assert replanner.judged_plan.verdict().violations == (), seed
         beside = replace(problem, state=RunningState(None, plan.instances))
         for batch in find_batches(beside, plan, tries=4, seed=seed)[:2]:
             services = make_batches(beside, plan, batch.groups)

@@ -171,9 +171,9 @@ def test_a_replanner_follows_rates_and_keeps_the_rules() -> None:
     replanner = replanner_of(problem, planned(problem))
     assert isinstance(replanner, PartsReplanner)
     for rate in (150.0, 260.0, 90.0):
-        change = replanner.change({SEARCH: rate})
+        reasons = replanner.change({SEARCH: rate})
         plan, now = replanner.plan, problem.change_rates({SEARCH: rate})
-        assert judge(now, plan, simulate=False, keeps=keep).violations == (), change.reasons
+        assert judge(now, plan, simulate=False, keeps=keep).violations == (), reasons
         assert plan.unserved == ()
 
 

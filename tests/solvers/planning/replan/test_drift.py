@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.families import family, multiply_gpus
-from benchmarks.replanning import new_rates
+from benchmarks.replanning import count_moves, new_rates
 from solvers.planning.problem import Problem
 from solvers.planning.replan import Replanner
 from tests.solvers.planning.without_bound import plan_without_bound
@@ -35,13 +35,15 @@ def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
     quiet: list[tuple[float, Problem]] = []  # what it costs after each change, until one says that a full plan is due
     is_due = False
     for _ in range(ROUNDS):
-        done = replanner.change(new_rates(problem, 0.05, rng))
-        assert done.untouched_moved == 0 and not done.violations
-        is_due = is_due or bool(done.reasons)
+        rates, before = new_rates(problem, 0.05, rng), replanner.plan
+        reasons = replanner.change(rates)
+        verdict = replanner.judged_plan.verdict()
+        assert count_moves(before, replanner.plan, rates).untouched_moved == 0 and not verdict.violations
+        is_due = is_due or bool(reasons)
         if not is_due:
-            quiet.append((done.cost.total, replanner.problem))
+            quiet.append((verdict.cost.total, replanner.problem))
     assert quiet, "a full plan is due at the first change"
-    ends = quiet[-1:] + ([] if done.reasons or not is_due else [(done.cost.total, replanner.problem)])
+    ends = quiet[-1:] + ([] if reasons or not is_due else [(verdict.cost.total, replanner.problem)])
     for cost, drifted in ends:
         cold = plan_without_bound(drifted, base.certificate.work)
         assert cold.certificate
@@ -53,10 +55,10 @@ def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
 def test_where_one_gpu_is_much_of_those_in_use_a_full_plan_is_always_due() -> None:
     problem = family("A", 40, 20, 1)
     replanner = Replanner.of(problem, plan_without_bound(problem, 0))
-    done = replanner.change({name: service.rate_per_second * 0.95 for name, service in problem.services.items()})
+    reasons = replanner.change({name: service.rate_per_second * 0.95 for name, service in problem.services.items()})
     used = len({instance.place for instance in replanner.plan.instances})
     assert used <= 66
-    assert done.reasons[-1].startswith(f"one of {used} GPUs is {1 / used:.1%} of the fleet")
+    assert reasons[-1].startswith(f"one of {used} GPUs is {1 / used:.1%} of the fleet")
 
 
 def test_what_stays_unserved_is_said_at_every_change() -> None:
@@ -66,6 +68,6 @@ def test_what_stays_unserved_is_said_at_every_change() -> None:
     )
     replanner = Replanner.of(problem, plan_without_bound(problem, 0))
     replanner.change({large: 1e9})
-    done = replanner.change({small: problem.services[small].rate_per_second * 0.9})
-    assert done.cost.unserved
-    assert any(large in reason for reason in done.reasons)
+    reasons = replanner.change({small: problem.services[small].rate_per_second * 0.9})
+    assert replanner.judged_plan.verdict().cost.unserved
+    assert any(large in reason for reason in reasons)

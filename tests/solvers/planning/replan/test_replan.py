@@ -49,14 +49,14 @@ def test_after_every_change_the_plan_is_right_and_the_others_stand_where_they_st
     for factor in changes:
         rates = some(replanner.problem, factor)
         before = replanner.plan
-        done = replanner.change(rates)
+        replanner.change(rates)
         after = replanner.plan
         others = set(problem.services) - set(rates)
-        assert done.untouched_moved == 0
         assert pinned(before, others) == pinned(after, others)
         verdict = judge(replanner.problem, replace(after, certificate=None), simulate=True, keeps=keep)
-        assert not verdict.violations and not done.violations
-        assert verdict.cost.total == done.cost.total
+        kept = replanner.judged_plan.verdict()
+        assert not verdict.violations and not kept.violations
+        assert verdict.cost.total == kept.cost.total
         assert not verdict.misstated
 
 
@@ -80,17 +80,17 @@ def test_rates_that_stay_change_nothing(problem: Problem) -> None:
     plan = solve(problem, NOW)
     assume(not plan.unserved)
     replanner = Replanner.of(problem, plan)
-    done = replanner.change({name: service.rate_per_second for name, service in problem.services.items()})
-    assert (done.started, done.stopped, done.resized, done.retuned) == (0, 0, 0, 0)
+    replanner.change({name: service.rate_per_second for name, service in problem.services.items()})
+    assert replanner.judged_plan.verdict().changes.made == 0
 
 
 def test_a_service_too_large_for_the_fleet_asks_for_a_full_plan() -> None:
     problem = one_service()
     replanner = Replanner.of(problem, solve(problem, NOW))
-    done = replanner.change({"shop/s": 1e6})
-    assert "shop/s" in done.reasons[0]
-    assert not done.violations
-    assert not replanner.change({"shop/s": 10.0}).cost.unserved
+    assert "shop/s" in replanner.change({"shop/s": 1e6})[0]
+    assert not replanner.judged_plan.verdict().violations
+    replanner.change({"shop/s": 10.0})
+    assert not replanner.judged_plan.verdict().cost.unserved
 
 
 def test_a_gpu_that_was_opened_and_given_back_is_opened_again_for_a_tenant_with_limits() -> None:
@@ -101,8 +101,8 @@ def test_a_gpu_that_was_opened_and_given_back_is_opened_again_for_a_tenant_with_
     rates = {name: service.rate_per_second for name, service in problem.services.items()}
     for _ in range(3):
         opened = {line.place for line in replanner.plan.instances}
-        done = replanner.change({name: 1.6 * rate for name, rate in rates.items()})
-        assert not done.cost.unserved
+        replanner.change({name: 1.6 * rate for name, rate in rates.items()})
+        assert not replanner.judged_plan.verdict().cost.unserved
         assert {line.place for line in replanner.plan.instances} > opened
         replanner.change({name: 0.5 * rate for name, rate in rates.items()})
 
@@ -115,10 +115,11 @@ def test_what_was_wrong_before_a_change_starves_nobody() -> None:
     patient = replace(first, batch_timeout_ms=problem.services[first.service].slo_ms)
     replanner = Replanner.of(problem, replace(plan, instances=(patient, *plan.instances[1:])))
     other = next(name for name in sorted(problem.services) if name != patient.service)
-    done = replanner.change({other: problem.services[other].rate_per_second * 0.8})
-    assert {violation.where for violation in done.violations} <= {f"{patient.service} on {patient.node}/{patient.gpu}"}
-    assert not done.cost.unserved
-    assert bool(done.reasons) == bool(done.violations)
+    reasons = replanner.change({other: problem.services[other].rate_per_second * 0.8})
+    kept = replanner.judged_plan.verdict()
+    assert {violation.where for violation in kept.violations} <= {f"{patient.service} on {patient.node}/{patient.gpu}"}
+    assert not kept.cost.unserved
+    assert bool(reasons) == bool(kept.violations)
 
 
 def one_service() -> Problem:

@@ -170,15 +170,17 @@ def test_a_budget_of_watts_and_the_price_of_energy_count_for_language_models() -
 def test_rates_are_followed_where_language_models_hold_every_gpu() -> None:
     problem = fleet(chat(), photos(500.0), nodes={"n1": 4}, running=(wide(),))
     replanner = replanner_of(problem, Plan((wide(),), unserved=list_unserved(problem, (wide(),))))
-    assert replanner.change({"shop/photos": 700.0}).verdict.is_right
+    replanner.change({"shop/photos": 700.0})
+    assert judge(problem.change_rates({"shop/photos": 700.0}), replanner.plan).is_right
     assert [(entry.service, entry.rate_per_second) for entry in replanner.plan.unserved] == [("shop/photos", 700.0)]
 
 
 def test_a_language_model_whose_rate_stays_is_not_touched_by_rounding() -> None:
     problem = fleet(chat(1.3), summaries(5.1), photos())
     replanner = replanner_of(problem, planned(problem, work=2))
-    found = replanner.change({"shop/photos": 600.0})
-    assert {line.service for line in (*found.change.start, *found.change.stop)} == {"shop/photos"}
+    before = replanner.plan
+    replanner.change({"shop/photos": 600.0})
+    assert {line.service for line in {*before.instances} ^ {*replanner.plan.instances}} == {"shop/photos"}
 
 
 def test_another_planner_plans_the_rest() -> None:
