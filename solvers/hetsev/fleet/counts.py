@@ -120,8 +120,6 @@ def _program(problem: Problem, counts: InstanceCounts, offers: Mapping[str, Flee
             gpu_memory_gib=shape.memory_gib,
             price_per_gib=shape.price_per_hour / shape.memory_gib,
             launch_seconds=shape.start_seconds,
-            cpu_cores=shape.cpu_cores,
-            host_memory_gib=shape.host_memory_gib,
             most=counts.room[shape],
         )
         for name, shape in offers.items()

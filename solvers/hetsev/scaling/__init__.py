@@ -10,7 +10,6 @@ from solvers.hetsev.scaling.problem import (
     ScalingOutcome,
     ScalingProblem,
     ScalingPromise,
-    Totals,
     WrongScaling,
 )
 from solvers.proof import Proof, below, must_be_right
@@ -22,7 +21,6 @@ __all__ = [
     "ScalingOutcome",
     "ScalingProblem",
     "ScalingPromise",
-    "Totals",
     "WrongScaling",
     "scale",
 ]

@@ -1,4 +1,4 @@
-"""HetSev's integer program as written, by PuLP (CBC or HiGHS) and by OR-Tools (SCIP)."""
+"""HetSev's integer program, by OR-Tools (SCIP) and by PuLP (CBC)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from solvers.hetsev.scaling.problem import RESOURCES, Actions, ScalingBudget, ScalingProblem
+from solvers.hetsev.scaling.problem import Actions, ScalingBudget, ScalingProblem
 
-PASSED_OVER = {"cbc": 1e-5, "highs": 1e-6, "ortools": 1e-6}  # a solver may miss an answer cheaper by at most this
+PASSED_OVER = {"cbc": 1e-5, "ortools": 1e-6}  # a solver may miss an answer cheaper by at most this
 SOLVERS = tuple(PASSED_OVER)
 LET_GO = 1e-6  # relative: the share of the arrivals that the judge ignores
 
@@ -36,7 +36,7 @@ def solve(problem: ScalingProblem, budget: ScalingBudget) -> ExactScaling:
         with warnings.catch_warnings():
             # PuLP 3 warns of PuLP 4, which has no CBC for Python 3.11.
             warnings.simplefilter("ignore", DeprecationWarning)
-            found = _solve_by_pulp(problem, budget.solver, budget.nodes)
+            found = _solve_by_pulp(problem, budget.nodes)
     bound = _cost(problem, found.actions) if found.is_proved and found.actions is not None else found.bound
     if bound is not None:
         bound -= PASSED_OVER[budget.solver] * max(1.0, abs(bound))
@@ -69,18 +69,7 @@ def _most(problem: ScalingProblem, index: int) -> int:
     return max(most, 0)
 
 
-def _limits(problem: ScalingProblem) -> list[tuple[str, float]]:
-    """Returns (resource, the most that running and started instances may use); more than now only if there is room."""
-    limits = []
-    for resource in RESOURCES:
-        available = getattr(problem.totals, resource)
-        now = sum(getattr(kind, resource) * kind.running for kind in problem.types)
-        if available < math.inf:
-            limits.append((resource, max(available, now)))
-    return limits
-
-
-def _solve_by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactScaling:
+def _solve_by_pulp(problem: ScalingProblem, nodes: int | None) -> ExactScaling:
     import pulp  # it takes a second to import, and only this solver needs it
 
     model = pulp.LpProblem("scaling", pulp.LpMinimize)
@@ -98,9 +87,6 @@ def _solve_by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> E
         if problem.keeps_promise(kind)
     )
     model += carried + unserved >= _sum_needed(problem) / arrivals  # (1), scaled: tolerances are absolute
-    for resource, available in _limits(problem):  # (2)
-        used = pulp.lpSum(getattr(k, resource) * (k.running + x) for k, x in zip(problem.types, change, strict=True))
-        model += used <= available
     model += (
         pulp.lpSum(
             kind.cost_per_hour * (x + problem.unpredictability * kind.launch_seconds * new)
@@ -111,10 +97,7 @@ def _solve_by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> E
     is_limited = nodes is not None
     # PuLP reports "Optimal" even when a limit stopped it, so its status counts only if there was no limit.
     bound = _solve_relaxation(pulp, model, change) if is_limited else None
-    try:
-        status = model.solve(_pulp_solver(pulp, solver, nodes))
-    except KeyError:  # PuLP has no name for the status of HiGHS at a limit
-        return ExactScaling(None, bound, False)
+    status = model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0.0, gapAbs=1e-9, threads=1, maxNodes=nodes))
     values = [x.varValue for x in change]
     if status != pulp.LpStatusOptimal or not all(_is_whole(value) for value in values):  # stopped without an answer
         return ExactScaling(None, bound, False)
@@ -124,14 +107,6 @@ def _solve_by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> E
 
 def _is_whole(value: float | None) -> bool:
     return value is not None and abs(value - round(value)) < 1e-4
-
-
-def _pulp_solver(pulp: Any, solver: str, nodes: int | None) -> Any:
-    if solver == "highs":
-        options = {} if nodes is None else {"mip_max_nodes": nodes}
-        # Presolve off: HiGHS 1.14.0 cuts off optima if a continuous column, like our shortfall, occurs in one row only.
-        return pulp.HiGHS(msg=False, gapRel=0.0, gapAbs=1e-9, threads=1, presolve="off", **options)
-    return pulp.PULP_CBC_CMD(msg=False, gapRel=0.0, gapAbs=1e-9, threads=1, maxNodes=nodes)
 
 
 def _solve_relaxation(pulp: Any, model: Any, change: list[Any]) -> float | None:
@@ -161,9 +136,6 @@ def _solve_by_ortools(problem: ScalingProblem, nodes: int | None) -> ExactScalin
     able = [(kind, x) for kind, x in zip(problem.types, change, strict=True) if problem.keeps_promise(kind)]
     carried = sum((kind.throughput_per_second / arrivals * (kind.running + x) for kind, x in able), unserved)
     model.Add(carried >= _sum_needed(problem) / arrivals)  # (1)
-    for resource, available in _limits(problem):  # (2)
-        pairs = zip(problem.types, change, strict=True)
-        model.Add(sum(getattr(kind, resource) * (kind.running + x) for kind, x in pairs) <= available)
     cost = problem.unserved_price * arrivals * unserved
     for kind, x, new in zip(problem.types, change, started, strict=True):
         cost += kind.cost_per_hour * x + kind.cost_per_hour * problem.unpredictability * kind.launch_seconds * new

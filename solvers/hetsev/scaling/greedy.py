@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from solvers.hetsev.scaling.problem import RESOURCES, InstanceType, ScalingProblem
+from solvers.hetsev.scaling.problem import ScalingProblem
 
 EXACTLY = 1e-9  # relative: the rounding of floating-point sums
 
@@ -12,17 +12,6 @@ EXACTLY = 1e-9  # relative: the rounding of floating-point sums
 def capacity(problem: ScalingProblem, counts: dict[str, int]) -> float:
     """Returns the requests a second that all instances within the SLO can serve."""
     return sum(kind.throughput_per_second * counts[kind.name] for kind in problem.types if problem.keeps_promise(kind))
-
-
-def room(problem: ScalingProblem, kind: InstanceType, counts: dict[str, int]) -> int:
-    """Returns how many more instances of a type the resources allow: HetSev, constraint (2)."""
-    most = math.inf if kind.most is None else float(kind.most - counts[kind.name])
-    for resource in RESOURCES:
-        apiece = getattr(kind, resource)
-        if apiece > 0:
-            taken = sum(getattr(other, resource) * counts[other.name] for other in problem.types)
-            most = min(most, (getattr(problem.totals, resource) - taken) / apiece * (1 + EXACTLY))
-    return max(0, int(most)) if most < math.inf else 2**31
 
 
 def out(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> tuple[str, int] | None:
@@ -35,7 +24,7 @@ def out(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> t
         if not problem.keeps_promise(kind):
             continue
         needed = max(1, math.ceil(short / kind.throughput_per_second * (1 - EXACTLY)))
-        number = min(needed, room(problem, kind, counts))
+        number = needed if kind.most is None else min(needed, kind.most - counts[kind.name])
         if number > 0:
             launch = problem.unpredictability * kind.launch_seconds
             price = kind.cost_per_hour * number * (1 + launch)

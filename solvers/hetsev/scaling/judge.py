@@ -40,13 +40,4 @@ def violations(problem: ScalingProblem, actions: Actions) -> list[str]:
             found.append(f"{kind.name} takes {kind.exec_ms:g} ms; at most {problem.promise.rt_max_ms:g} ms are allowed")
         if change > 0 and kind.most is not None and kind.running + change > kind.most:
             found.append(f"{kind.running + change} instances of {kind.name}; its GPUs have room for {kind.most}")
-    for resource in ("cpu_cores", "host_memory_gib", "gpu_memory_gib"):  # (2)
-        used = 0.0
-        before = 0.0
-        for kind in problem.types:
-            used += getattr(kind, resource) * (kind.running + actions.get(kind.name, 0))
-            before += getattr(kind, resource) * kind.running
-        available = getattr(problem.totals, resource)
-        if used > available * (1 + TOLERANCE) and used > before:
-            found.append(f"{resource}: {used:g} are used of {available:g}")
     return found

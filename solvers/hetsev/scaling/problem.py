@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from solvers.proof import Proof
 
-RESOURCES = ("cpu_cores", "host_memory_gib", "gpu_memory_gib")
-
 
 class WrongScaling(ValueError):
     """A problem with an invalid number or name."""
@@ -30,7 +28,7 @@ class ScalingPromise:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """The resources, throughput and cost of one instance of the service on one GPU type, as profiled."""
+    """The throughput and cost of one instance of the service on one GPU type, as profiled."""
 
     name: str
     throughput_per_second: float  # T
@@ -38,24 +36,13 @@ class InstanceType:
     gpu_memory_gib: float
     price_per_gib: float  # per hour and GiB of GPU memory held
     launch_seconds: float = 0.0  # O
-    cpu_cores: float = 0.0
-    host_memory_gib: float = 0.0
     running: int = 0  # N
-    most: int | None = None  # the room on GPUs of this type; the paper limits only the sum over types
+    most: int | None = None  # the room on GPUs of this type, in place of the paper's sums over types, constraint (2)
 
     @property
     def cost_per_hour(self) -> float:
         """C: HetSev bills the GPU memory that an instance holds (section 6.3)."""
         return self.price_per_gib * self.gpu_memory_gib
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """R_total: the amount of each resource, over all types."""
-
-    cpu_cores: float = float("inf")
-    host_memory_gib: float = float("inf")
-    gpu_memory_gib: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -65,7 +52,6 @@ class ScalingProblem:
     arrivals_per_second: float  # W
     promise: ScalingPromise
     types: tuple[InstanceType, ...]
-    totals: Totals = Totals()
     unpredictability: float = 0.0  # lambda: the weight of a second of launching
     unserved_price: float = 1000.0  # per unserved request a second: no arrival rate makes the model infeasible
 
@@ -94,7 +80,7 @@ class ScalingBudget:
     """The branch-and-bound nodes that the exact solver may use: 0 skips it, None lets it run until it has a proof."""
 
     nodes: int | None = None
-    solver: str = "highs"  # or cbc, ortools
+    solver: str = "ortools"  # or cbc
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from solvers.hetsev.scaling import InstanceType, ScalingProblem, ScalingPromise, Totals, judge
+from solvers.hetsev.scaling import InstanceType, ScalingProblem, ScalingPromise, judge
 
 
 @st.composite
@@ -18,7 +18,6 @@ def instance_types(draw: st.DrawFn, name: str) -> InstanceType:
         gpu_memory_gib=float(draw(st.integers(1, 4))),
         price_per_gib=draw(st.sampled_from([0.024, 0.191, 0.5])),
         launch_seconds=float(draw(st.integers(0, 20))),
-        cpu_cores=float(draw(st.integers(0, 3))),
         running=draw(st.integers(0, 3)),
         most=draw(st.one_of(st.none(), st.integers(3, 5))),
     )
@@ -31,7 +30,6 @@ def problems(draw: st.DrawFn) -> ScalingProblem:
         arrivals_per_second=float(draw(st.integers(0, 30))),
         promise=ScalingPromise(100.0),
         types=kinds,
-        totals=Totals(cpu_cores=float(draw(st.integers(2, 20))), gpu_memory_gib=float(draw(st.integers(2, 24)))),
         unpredictability=draw(st.sampled_from([0.0, 0.01, 0.1])),
     )
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from solvers.hetsev.scaling import InstanceType, ScalingProblem, ScalingPromise, Totals
+from solvers.hetsev.scaling import InstanceType, ScalingProblem, ScalingPromise
 from solvers.hetsev.scaling.controller import ScalingRules, ScalingWatch, decide
 
-V100 = InstanceType("v100", 100.0, 60.0, 4.0, 0.191, running=1, cpu_cores=1.0)
-T4 = InstanceType("t4", 40.0, 200.0, 2.0, 0.024, running=1, cpu_cores=1.0)
+V100 = InstanceType("v100", 100.0, 60.0, 4.0, 0.191, running=1)
+T4 = InstanceType("t4", 40.0, 200.0, 2.0, 0.024, running=1)
 
 
-def at(rate: float, *kinds: InstanceType, totals: Totals = Totals()) -> ScalingProblem:  # noqa: B008
-    return ScalingProblem(rate, ScalingPromise(400.0), kinds or (V100, T4), totals)
+def at(rate: float, *kinds: InstanceType) -> ScalingProblem:
+    return ScalingProblem(rate, ScalingPromise(400.0), kinds or (V100, T4))
 
 
 def test_a_high_load_is_answered_only_after_it_has_lasted() -> None:
@@ -40,7 +40,7 @@ def test_the_load_is_at_80_percent_or_less_after_scaling_out() -> None:
 
 
 def test_a_full_fleet_stays_overdue_and_acts_once_there_is_room() -> None:
-    full = at(130.0, totals=Totals(cpu_cores=2.0))
+    full = at(130.0, replace(V100, most=1), replace(T4, most=1))
     actions, watch = decide(full, ScalingWatch(over_since=0.0), 60.0)
     assert (actions, watch) == ({}, ScalingWatch(over_since=0.0))
     assert decide(at(130.0), watch, 61.0)[0] == {"t4": 1}
