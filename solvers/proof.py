@@ -28,11 +28,6 @@ class Proof:
             return 0.0
         return distance / abs(self.bound) if self.bound else inf
 
-    @property
-    def is_proved(self) -> bool:
-        """True if it is proved that no answer is better."""
-        return self.value == self.bound
-
 
 class SolverBug(Exception):
     """A solver contradicts the judge. The fault is in the solver, not in the problem, and there is no answer."""

@@ -36,7 +36,6 @@ class RolloutStepResult:
 
     done: bool = True
     moving: frozenset[str] = frozenset()  # services that are being handed over
-    assigned: int = 0  # nodes that got a new assignment
     assignments: Desired | None = None  # of the whole fleet by now, under a plan that is watched
     calls_for: Reason | None = None  # something fell, or was left out or blocked: a cycle is wanted before its time
     fallen: frozenset[str] = frozenset()  # services of which a copy was taken from its place
@@ -91,7 +90,7 @@ def take_rollout_step(
         calls_for = calls_for or step.notices[0].reason
     fallen = (notice.owner for notice in step.notices if notice.reason is Reason.INSTANCE_DOWN)
     is_done = step.done or state is not PlanState.ROLLING
-    return RolloutStepResult(is_done, moving, len(step.changed), step.desired, calls_for, frozenset(fallen))
+    return RolloutStepResult(is_done, moving, step.desired, calls_for, frozenset(fallen))
 
 
 @dataclass(slots=True)

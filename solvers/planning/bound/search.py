@@ -27,7 +27,6 @@ class Round:
 
     bound: float
     prices: Floats  # of a request a second of each service, and then of each of the steps
-    pool_prices: Floats  # the worth of one more GPU of each pool beyond its cost
     converged: bool
     work: int
     programme: float = np.inf  # what the linear programme cost when it was last solved: it proves nothing
@@ -46,7 +45,7 @@ class BoundSearch:
         self.sums: AttainableHere = attainable(f)
         self.is_capped = capped(f)
         self.counts = GpuCounts(f, self.sums)
-        self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), False, work)
+        self.best = Round(-np.inf, self.centre, False, work)
         self.is_better = False
 
     def look(self, prices: Floats, *, is_paid: bool = False, least: float = -np.inf) -> PriceEvaluation:
@@ -65,10 +64,7 @@ class BoundSearch:
         if self.is_better:
             self.rough, self.centre = bound, evaluation.prices * by
             worth = (evaluation.worth * by)[market_of(f)]
-            pool_prices = np.maximum(worth - f.fixed, 0.0)
-            self.best = replace(
-                self.best, bound=self.sums.above(bound), prices=self.centre, pool_prices=pool_prices, steps=f.steps
-            )
+            self.best = replace(self.best, bound=self.sums.above(bound), prices=self.centre, steps=f.steps)
             self.best = replace(self.best, duals=self._duals(worth))
         self.best = replace(self.best, work=self.work)
         self._raise_to(self.counts.least()[0])

@@ -38,11 +38,6 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
         goal = _possible(assigned, target, held, rules)
 
 
-def has_order(assigned: Desired, target: Desired, rules: RolloutRules) -> bool:
-    """Returns whether steps lead to the whole target: then `order` finds nothing stuck."""
-    return not find_blocked(assigned, target, rules)
-
-
 def find_blocked(assigned: Desired, target: Desired, rules: RolloutRules) -> tuple[WaitingChange, ...]:
     """Returns what still waits after a rehearsal; nothing if that, or a search beyond it, leads to the whole target."""
     rules = replace(rules, unproven=frozenset())

@@ -14,7 +14,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.rollout.declared_rules import read_rules
-from app.control.rollout.ordering.finding import has_order
+from app.control.rollout.ordering.finding import find_blocked
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.conftest import followed, under_loads, wanted_in
@@ -35,7 +35,7 @@ def blocked() -> list[tuple[Snapshot, Decision]]:
     for seed in SEEDS:
         now = followed(Random(seed), 0.4, 1.0)
         wanted = wanted_in(now)
-        if not has_order(now.assignments, wanted.desired, read_rules(now.declared)):
+        if find_blocked(now.assignments, wanted.desired, read_rules(now.declared)):
             found.append((now, wanted))
     return found
 
@@ -48,7 +48,7 @@ def test_what_blocked_gpus_shall_run_starts_on_empty_ones(blocked: list[tuple[Sn
         if found is None:
             continue
         shifted += 1
-        assert has_order(now.assignments, found.desired, read_rules(now.declared))
+        assert not find_blocked(now.assignments, found.desired, read_rules(now.declared))
         assert hold_back(now, question, found).desired in (found.desired, now.in_force)
         verdict = judge(question.problem, found.plan, keeps=keep)
         assert verdict.is_right, verdict.violations

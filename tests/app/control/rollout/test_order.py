@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from app.control.domain.desired import Desired
 from app.control.rollout.changes import changes
-from app.control.rollout.ordering.finding import has_order, order
+from app.control.rollout.ordering.finding import find_blocked, order
 from app.control.rollout.ordering.queue import usually
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, drawn, rules, served
 from tests.app.control.rollout.referee import faults, has_an_order, placed_instances
@@ -23,7 +23,7 @@ from tests.support.soak import scaled
 def test_every_step_has_room_and_capacity_and_the_last_is_the_target(fleets: tuple[Desired, Desired]) -> None:
     assigned, target = fleets
     found = order(assigned, target, rules())
-    assert has_order(assigned, target, rules()) == (not found.stuck)
+    assert (not find_blocked(assigned, target, rules())) == (not found.stuck)
     steps = [assigned, *steps_of(assigned, found, rules())]
     assert placed_instances(steps[-1]) == placed_instances(found.target)
     held = {instance.service for instance in found.stuck}
