@@ -100,7 +100,8 @@ class _Cycle:
         assert found.decision is not None
         decision, snapshot = replace(found.decision, drafts=tuple(recording.drafts)), self.snapshot
         answered = self.before.answered
-        parts = explain_decisions(snapshot, self.moment.question, split_by_mode(snapshot, decision), answered)
+        act = self.store.describe_last_act() if decision.reason == Reason.OPERATOR else ""
+        parts = explain_decisions(snapshot, self.moment.question, split_by_mode(snapshot, decision), answered, act)
         try:
             generations = self.store.record(snapshot, parts, list_events(decision, parts))
         except Overtaken as newer:

@@ -152,13 +152,13 @@ def cost_line(cost: Mapping[str, Any]) -> str:
     return f"{instances} of {', '.join(owners)}, to which the plan sends {rate} requests a second"
 
 
-def confirm(names: Sequence[str]) -> bool:
-    """Asks on a terminal whether these shall be deleted; fails where there is none."""
+def confirm(names: Sequence[str], question: str = "delete", unchanged: str = "nothing was deleted") -> bool:
+    """Shows what shall be done and asks on a terminal whether it shall; fails where there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Failed("nothing was deleted: there is no terminal to ask on; give --yes")
+        raise Failed(f"{unchanged}: there is no terminal to ask on; give --yes")
     for name in names[:20]:
         say(f"  {name}")
     if len(names) > 20:
         say(f"  and {len(names) - 20} more")
-    print("delete? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

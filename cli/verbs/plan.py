@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from cli.exits import Failed
 from cli.output import OutputTable, age, colour, number, plain, print_data, say, shorten
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
+from cli.verbs.delete import confirm
 from cli.views.rollout import rollout_lines
 from solvers.planning.plan_fields import (
     OTHER_PLANNERS,
@@ -33,7 +35,7 @@ Examples:
   gpuwright plan show 41 --json          the whole plan, as `verify` takes it
   gpuwright plan approve                 roll out what waits for approval
   gpuwright plan pause                   take no further step of the rollout
-  gpuwright plan rollback                bring nodes back to the plan before
+  gpuwright plan rollback                bring nodes back to the plan before; shows what changes, and asks
   gpuwright plan rollback --to 38        bring nodes back to plan 38
   gpuwright plan resume --fleet          after a rollback: carry plans out by themselves again
 """
@@ -51,6 +53,7 @@ SERVICES_SHOWN = 50
 NAMES_SHOWN = 4  # in a sentence
 REASONS_SHOWN = 3  # of a service
 LONGEST_WHY = 80  # characters, in a table
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 COLOURS = {"done": "green", "rolling": "yellow", "stopped": "red", "aborted": "red", "proposed": "bold"}
 
 
@@ -80,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub = actions.add_parser(verb, help=help_text)
         sub.add_argument("generation", nargs="?", type=whole(1, MOST), metavar="PLAN", help="its generation")
         if verb == "rollback":
+            sub.add_argument("-y", "--yes", action="store_true", help="do not ask")
             earlier = "an earlier plan that was carried out; default the one that PLAN replaced"
             sub.add_argument("--to", type=whole(1, MOST), metavar="EARLIER", help=earlier)
         elif verb == "resume":
@@ -121,9 +125,26 @@ def run(args: argparse.Namespace) -> int:
 def submit(client: ApiClient, args: argparse.Namespace) -> dict[str, Any]:
     """Sends the action for the plan that is meant."""
     generation = args.generation or _meant(client, args.action)
+    if args.action == "rollback" and not args.yes and not _agree_to_rollback(client, generation, args.to):
+        raise Failed("nothing was undone", exits.NO)
     query = {"to": args.to} if args.action == "rollback" else {"message": args.message}
     answer: dict[str, Any] = client.send("POST", f"/api/v1/plans/{generation}/{args.action}", query).json()
     return answer
+
+
+def _agree_to_rollback(client: ApiClient, generation: int, to: int | None) -> bool:
+    """Shows what going back changes, and asks; where there is no plan to go back to, the server says so instead."""
+    plan = client.get(f"/api/v1/plans/{generation}")
+    earlier = to or client.get(f"/api/v1/plans/{generation}/diff")["against"]
+    if not earlier:
+        return True
+    back = client.get(f"/api/v1/plans/{earlier}/diff", {"against": generation})
+    lines = [
+        f"plan {generation}, {age(plan['at'])} old, is undone; the leader makes a new plan of plan {earlier}, as far",
+        f"as today's rates allow, and then plans wait for approval until: {RESUME_FLEET}",
+        *(COLOUR.sub("", line) for line in differences(back)),
+    ]
+    return confirm(lines, f"go back to plan {earlier}", "nothing was undone")
 
 
 def _meant(client: ApiClient, action: str) -> int:

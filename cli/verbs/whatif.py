@@ -192,6 +192,8 @@ def _services(services: list[dict[str, Any]]) -> None:
             _arrow(old.get("unservedPerSecond"), new.get("unservedPerSecond")),
         ]
 
+    if services:
+        print("each row: a plan made now without the change -> one made with it; neither is the plan in force")
     OutputTable(["SERVICE", "INSTANCES", "COST/H", "LATENCY MS", "UNSERVED/S"]).rows(
         cells(service) for service in services[:SERVICES_SHOWN]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from cli.output import age, name_subject, plain, shorten, spell_copies, width
@@ -12,6 +13,7 @@ Paint = Mapping[str, str]  # a name of a colour -> how it begins; empty: no colo
 BAR = 20
 FEW = 5  # decisions
 NODES_NAMED = 4
+STARTING_SECONDS = 180.0  # of the first plan
 TROUBLES = 5  # events that are more than news
 LEAVING = "leaving: the plan does not use it"
 RESET = "\x1b[0m"
@@ -60,9 +62,17 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
     attained = sum(_is_attained(service) for service in services)
     known = sum(service["attained"] is not None or _is_dead(service) for service in services)
     slos = f"{attained} of {known} within their SLO" if known else "not measured yet"
+    if known and not attained and _is_new(plan):
+        slos = "starting"
     leaving = len(overview.get("leaving", ()))
     in_use = f"{len(gpus)} and {leaving} leaving" if leaving else str(len(gpus))
     return [plain(first), f"{cost}   services {slos}   GPUs in use {in_use}"]
+
+
+def _is_new(plan: Mapping[str, Any]) -> bool:
+    """Returns whether it is the first plan, whose copies may still start: what was late before says nothing of them."""
+    since = datetime.now(UTC) - datetime.fromisoformat(plan["at"])
+    return plan.get("reason") == "first_plan" and since.total_seconds() < STARTING_SECONDS
 
 
 def _proof(overview: Mapping[str, Any], plan: Mapping[str, Any]) -> str:

@@ -34,7 +34,9 @@ def test_a_rollback_brings_the_plan_before_back_and_plans_wait_until_the_fleet_i
         assert fleet.request("POST", "/api/v1/apply", [large]).status == 200
         fleet.until(lambda: fleet.sm_percent("hasty/regretted") > share, "its share has grown with its rate")
         try:
-            fleet.cli("plan", "rollback", str(fleet.settled()), "--to", str(before))
+            refused = fleet.cli("plan", "rollback", code=2)
+            assert "nothing was undone: there is no terminal to ask on; give --yes" in refused
+            fleet.cli("plan", "rollback", str(fleet.settled()), "--to", str(before), "--yes")
             fleet.until(lambda: fleet.sm_percent("hasty/regretted") == share, "its share is as before")
             assert fleet.get("plans/hold")["held"] is True
             fleet.until(lambda: bool(fleet.proposed()), "what the new rate needs is only proposed")
@@ -42,3 +44,7 @@ def test_a_rollback_brings_the_plan_before_back_and_plans_wait_until_the_fleet_i
             if fleet.get("plans/hold")["held"]:
                 fleet.cli("plan", "resume", "--fleet")
         fleet.until(lambda: fleet.sm_percent("hasty/regretted") > share, "the fleet follows the rate again")
+        asked = [plan["why"] for plan in fleet.get("plans")["items"] if plan["reason"] == "operator"]
+        assert asked and all("asked for it: " in why for why in asked), asked
+        (resumed,) = fleet.get("events?reason=fleet_resumed")["items"]
+        assert "resumed the fleet, which was held since plan" in resumed["message"]

@@ -119,7 +119,8 @@ def move(connection: Connection, by: Actor, generation: int, action: PlanAction,
     plan_reads.change_state(connection, generation, action.froms, action.to, by.principal.id, message or None)
     entry = by.entry(action.verb, Noun.PLAN, name=str(generation), detail=f"{state} -> {action.to}")
     audit.record(connection, [entry])
-    event = event_of(action.reason, message, kind="Plan", name=f"p{generation}", generation=generation)
+    told = f"{by.principal.id} {action.done} plan {generation}{f': {message}' if message else ''}"
+    event = event_of(action.reason, told, kind="Plan", name=f"p{generation}", generation=generation)
     events.record(connection, [event])
     return {"generation": generation, "state": action.to, "before": state}
 
@@ -164,7 +165,8 @@ def resume_fleet(connection: Connection, by: Actor) -> PlanHoldWire:
         )
     entry = by.entry("resume", Noun.PLAN, name="fleet", detail=f"held since plan {hold.generation}")
     audit.record(connection, [entry])
-    events.record(connection, [event_of(Reason.FLEET_RESUMED, kind="Plan", name=f"p{hold.generation}")])
+    told = f"{by.principal.id} resumed the fleet, which was held since plan {hold.generation}"
+    events.record(connection, [event_of(Reason.FLEET_RESUMED, told, kind="Plan", name=f"p{hold.generation}")])
     return hold_wire(None)
 
 

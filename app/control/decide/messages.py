@@ -42,9 +42,13 @@ def _list_used_nodes(snapshot: Snapshot) -> list[str]:
 
 
 def explain_decisions(
-    snapshot: Snapshot, question: Question, decisions: Sequence[Decision], answered: Sequence[DeclaredObject] = ()
-) -> tuple[Decision, ...]:
-    """Returns the decisions with their causes, and a message of what called for them, as far as that is known."""
+    snapshot: Snapshot, question: Question, decisions: Sequence[Decision], answered: Sequence[DeclaredObject] = (),
+    act: str = "",
+) -> tuple[Decision, ...]:  # fmt: skip
+    """Returns the decisions with their causes, and a message of what called for them, as far as that is known.
+
+    `act` is what a person did just now.
+    """
     causes = find_causes(snapshot, question)
     applied = spell_applied(list_applied(answered, snapshot.declared)) if answered else ""
     closed = "; ".join(list(dict.fromkeys(causes.closed.values()))[:MOST_SPELLED])
@@ -56,7 +60,7 @@ def explain_decisions(
             case Reason.FLEET_APPLIED | Reason.SERVICE_APPLIED | Reason.JOB_APPLIED:
                 known = applied
             case Reason.OPERATOR | Reason.RECLAIM_NOTICE:
-                known = closed
+                known = closed or act
             case _:
                 known = ""
         return "; ".join(filter(None, (known, decision.message)))

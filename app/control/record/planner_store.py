@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 import msgspec
@@ -28,10 +28,13 @@ from app.store.database.database import Database, T, Unavailable
 from app.store.fleet import assignments
 from app.store.fleet.load_news import NO_NEWS, NewsQuestion
 from app.store.plans import approval_hold, plan_reads, plans, retention
-from app.store.world import events
+from app.store.world import audit, events
 from solvers.planners.names import JOINT
 from solvers.planning.certificate_wire import others_in
 from solvers.planning.plan import OtherPlan
+
+FLEET_KINDS = ("Plan", "Cordon", "Campaign", "Node")  # whose acts wake the leader
+ACTED_WITHIN = timedelta(minutes=1)  # the leader wakes within a second, and may be in a cycle by then
 
 
 class PlannerStore:
@@ -133,6 +136,10 @@ class PlannerStore:
             return ()
         rows, seconds = self.database.read(lambda connection: plans.read_others(connection, snapshot.target))
         return tuple(replace(other, age_seconds=other.age_seconds + seconds) for other in others_in(rows))
+
+    def describe_last_act(self) -> str:
+        """Returns what a person did to the fleet just now; empty if nobody did anything."""
+        return self.database.read(lambda connection: audit.describe_last_act(connection, FLEET_KINDS, ACTED_WITHIN))
 
     def note(
         self,

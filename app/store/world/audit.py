@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypedDict
 
 import msgspec
@@ -71,6 +71,14 @@ FORGET = statement(
         WHERE at < now() - make_interval(secs => :seconds))
     """,
 )
+LAST_ACT = statement(
+    "last_act_on_the_fleet",
+    """
+    SELECT verb, kind, name, principal, detail FROM audit
+    WHERE at > now() - CAST(:within AS interval) AND outcome = 'done' AND kind = ANY(CAST(:kinds AS text[]))
+    ORDER BY id DESC LIMIT 1
+    """,
+)
 _COLUMNS = """id, at, request_id, principal, scope, principal_tenant, verb, outcome,
            kind, tenant, name, detail, before, after"""
 GET = statement("get_audit_entry", f"SELECT {_COLUMNS} FROM audit WHERE id = :id")
@@ -112,6 +120,15 @@ def page(connection: Connection, before: int, limit: int, wanted: AuditFilter = 
     chosen = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
     given = {**chosen, "before": before, "limit": limit}
     return read_dicts(AuditRow, connection.execute(page_statement(chosen), given))
+
+
+def describe_last_act(connection: Connection, kinds: Sequence[str], within: timedelta) -> str:
+    """Returns what was done to objects of these kinds last, and by whom; empty if nothing was so lately."""
+    row = connection.execute(LAST_ACT, {"kinds": list(kinds), "within": within}).one_or_none()
+    if row is None:
+        return ""
+    what = f"{row.verb} {row.name if row.name == 'fleet' else f'{row.kind.lower()} {row.name}'}"
+    return f"{row.principal} asked for it: {what}{f' ({row.detail})' if row.detail else ''}"
 
 
 def get(connection: Connection, entry_id: int) -> AuditRow | None:

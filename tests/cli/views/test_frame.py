@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from cli.output import age
@@ -50,6 +51,13 @@ def test_the_head_says_plan_cost_bound_and_leader() -> None:
 def test_before_the_first_measurements_the_head_counts_no_slos() -> None:
     unmeasured = [known | {"attained": None} for known in overview()["services"]]
     assert "services not measured yet" in frame(overview() | {"services": unmeasured})[1]
+
+
+def test_right_after_the_first_plan_services_start_and_none_has_missed_its_slo() -> None:
+    late = overview() | {"services": [service(number, attained=0.0) for number in range(2)]}
+    first = late["plan"] | {"reason": "first_plan"}
+    assert "services 0 of 2 within their SLO" in frame(late | {"plan": first})[1]
+    assert "services starting" in frame(late | {"plan": first | {"at": datetime.now(UTC).isoformat()}})[1]
 
 
 def test_a_service_without_a_copy_that_answers_is_not_within_its_slo_whatever_was_measured_before() -> None:
