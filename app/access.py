@@ -130,7 +130,7 @@ _READ_ALL: Grants = {
 }
 _OPERATE: Grants = {
     **_READ_ALL,
-    **{(kind, AccessVerb.WRITE): Reach.ALL for kind in _KINDS if kind is not Kind.TENANT},
+    **{(kind, AccessVerb.WRITE): Reach.ALL for kind in _KINDS if kind not in (Kind.TENANT, Kind.POOL)},
     (Noun.CAMPAIGN, AccessVerb.WRITE): Reach.ALL,
     (Noun.PLAN, AccessVerb.WRITE): Reach.ALL,  # approve, reject, pause, resume, abort, rollback
     (Noun.SCALE, AccessVerb.WRITE): Reach.ALL,  # approve, reject, pause, resume
@@ -160,6 +160,7 @@ TABLE: Mapping[Role, Grants] = {
     Role.ADMIN: {
         **_OPERATE,
         (Kind.TENANT, AccessVerb.WRITE): Reach.ALL,
+        (Kind.POOL, AccessVerb.WRITE): Reach.ALL,  # it lets the planner spend money
         (Noun.TOKEN, AccessVerb.READ): Reach.ALL,
         (Noun.TOKEN, AccessVerb.WRITE): Reach.ALL,
         (Noun.JOIN_TOKEN, AccessVerb.READ): Reach.ALL,

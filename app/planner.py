@@ -23,6 +23,7 @@ from app.control.measure import metrics, tracing
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
+from app.control.rent.hooks import load_hooks
 from app.control.solve.solver import Solver
 from app.http.metrics import REGISTRY
 from app.settings import Settings
@@ -33,6 +34,7 @@ from app.store.database.urls import libpq_url
 TICK_SECONDS = 0.5
 QUICK_TICK_SECONDS = TICK_SECONDS / 2  # between two reads of the loads
 SOONEST_SECONDS = 2.0  # between two cycles, even if they are woken
+RENT_SECONDS = 5.0  # between two looks at rented nodes
 AWAY_SECONDS = 2.0  # after the database did not answer
 
 log = logging.getLogger(__name__)
@@ -57,9 +59,10 @@ class PlannerProcess:
             ReportListener(self._database),
             budget=CycleBudget(seconds=settings.solve_seconds),
             currency=settings.currency,
+            hooks=load_hooks(settings.hooks_file),
         )
         self._checks = cross_checks.RestingProcess(settings.solver_cores)
-        self._scheduler = Clockwork(7)
+        self._scheduler = Clockwork(8)
         self._woken: Reason | None = None
         self._cycled_at = float("-inf")
         self._waking = threading.Lock()
@@ -78,6 +81,7 @@ class PlannerProcess:
             (self.planner.step, TICK_SECONDS),
             (self.planner.quicken, TICK_SECONDS),
             (self.planner.learn, 60.0),
+            (self.planner.rent_nodes, RENT_SECONDS),
             (self._forget, 300.0),
             (self._note_savings, 300.0),
             (self._check_plan, 300.0),

@@ -60,6 +60,7 @@ class Settings:
     oidc_groups: str = ""  # GROUP=SCOPE or GROUP=SCOPE@TENANT, comma-separated; the first group of a person counts
     oidc_hours: float = 12.0  # how long a person stays signed in
     webhooks_file: Path | None = None  # what gets events and the audit, and where; none: nothing does
+    hooks_file: Path | None = None  # the planner's, of root alone: what rents nodes of pools and gives them back
     public_url: str = ""  # the address by which browsers reach this server, such as https://gpus.example.com
     lease_seconds: float = 10.0  # how long a silent leader keeps the lease
     solve_seconds: float = 10.0  # time for the search of a full plan

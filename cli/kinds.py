@@ -12,6 +12,7 @@ SHORT = {
     Kind.SERVICE: "svc",
     Kind.GPU_TYPE: "gt",
     Kind.NODE: "no",
+    Kind.POOL: "pl",
     Kind.MODEL: "mo",
     Kind.PROFILE: "pr",
     Kind.POLICY: "po",
@@ -32,7 +33,7 @@ ELSEWHERE = {  # what other command lines get, and what shows it here
 }
 # what refers to others first, so that deleting in this order is never refused for it
 DELETE_ORDER = (
-    Kind.SERVICE, Kind.JOB, Kind.PROFILE, Kind.MODEL, Kind.NODE, Kind.GPU_TYPE, Kind.TENANT, Kind.POLICY,
+    Kind.SERVICE, Kind.JOB, Kind.PROFILE, Kind.MODEL, Kind.NODE, Kind.POOL, Kind.GPU_TYPE, Kind.TENANT, Kind.POLICY,
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from simulation.fleet.fleet import NodeMaker, SimulatedFleet, make_light_node
 from simulation.fleet.gateway import Gateway
 from simulation.fleet.history import History, list_changes
 from simulation.fleet.messages import Post
+from simulation.renting import SimulatedCloud
 from simulation.shapes import Shape
 from simulation.truth.physics import Physics
 
@@ -33,6 +34,7 @@ RENEW_SECONDS = 10.0
 NOTE_SECONDS = 10.0
 MARK_SECONDS = 30.0
 LEARN_SECONDS = 60.0
+RENT_SECONDS = 10.0
 SOONEST_SECONDS = 2.0  # between two cycles
 WORK = 40
 
@@ -59,12 +61,14 @@ class WrittenStatements:
 class Simulation:
     """One planner over one fleet; `advance` lets time pass."""
 
-    def __init__(self, database: Database, fleet: SimulatedFleet, planner: Planner) -> None:
+    def __init__(self, database: Database, fleet: SimulatedFleet, planner: Planner, cloud: SimulatedCloud) -> None:
         self.database = database
         self.fleet = fleet
         self.clock = fleet.clock
         self.planner = planner
+        self.cloud = cloud
         self.post = Post(fleet, database)
+        cloud.join(fleet, self.post)
         self._written = WrittenStatements(database)
         self.gateway = Gateway(fleet, database, lambda: self._written.count(*LIMITS))
         self.history = History()
@@ -73,7 +77,7 @@ class Simulation:
         self.plans = True  # False: no new decisions
         self._cycled_at = float("-inf")
         self._delivered = -1  # of what is written, when assignments were delivered
-        self._due = {"lead": 0.0, "note": 0.0, "mark": 0.0, "learn": 0.0}
+        self._due = {"lead": 0.0, "note": 0.0, "mark": 0.0, "learn": 0.0, "rent": 0.0}
 
     def seconds(self, seconds: float, tick_seconds: float = 1.0) -> Iterator[float]:
         """Lets time pass, and yields after every tick."""
@@ -89,6 +93,7 @@ class Simulation:
 
     def tick(self) -> None:
         """Does everything due at this moment, in the order of a real fleet."""
+        self.cloud.tick()
         self.fleet.tick()
         self.gateway.count()
         self.post.collect()
@@ -111,6 +116,8 @@ class Simulation:
             self._cycled_at = self.clock.seconds
             self.last = self.planner.cycle(wake or Reason.CYCLE)
             self.cycles += 1
+        if self._is_due("rent", RENT_SECONDS):
+            self.planner.rent_nodes()
         if self._is_due("learn", LEARN_SECONDS):
             self.planner.learn()
         self.planner.step()
@@ -155,12 +162,14 @@ def open_simulation(
         worlds.put(database, world)
         truth = worlds.truth_of(world, physics)
         fleet = SimulatedFleet(truth, clock, shapes, seed, make_node=make_node)
+        cloud = SimulatedCloud(world, lambda known: worlds.truth_of(known, physics))
         planner = Planner(
             PlannerStore(database, "simulation", LEASE_SECONDS),
             Inline(bounds_of_others=False),  # most of such a cycle's time, and no figure depends on them
             ReportListener(database),
             budget=CycleBudget(work=work, seed=seed),
+            hooks=cloud,
         )
-        yield Simulation(database, fleet, planner)
+        yield Simulation(database, fleet, planner, cloud)
     finally:
         database.close()

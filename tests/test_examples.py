@@ -80,6 +80,8 @@ def gpus(file: str) -> Counter[str]:
     counted: Counter[str] = Counter()
     for node in of_kind(file, Kind.NODE):
         counted[node.spec["gpuType"]] += node.spec["gpus"]
+    for pool in of_kind(file, Kind.POOL):
+        counted[pool.spec["gpuType"]] += pool.spec["max"] * pool.spec["gpusPerNode"]
     return counted
 
 
@@ -103,7 +105,8 @@ def profiles_of(file: str, service: Manifest) -> list[Any]:
 
 
 def test_there_is_a_quickstart_the_fleet_of_up_and_a_file_a_paper() -> None:
-    others = {"quickstart.yaml", "fleet.yaml", "llm.yaml", "language-models.yaml", "rag.yaml", SEVERAL, "two-gpus.yaml"}
+    others = {"quickstart.yaml", "fleet.yaml", "pools.yaml", "two-gpus.yaml", SEVERAL}
+    others |= {"llm.yaml", "language-models.yaml", "rag.yaml"}
     assert set(FILES) == {*others, *TESTBEDS}
 
 

@@ -38,6 +38,8 @@ from app.control.measure.tracing import phase
 from app.control.observe.observer import ForecastInput
 from app.control.observe.troubles import TroubleWatch
 from app.control.record.planner_store import PlannerStore
+from app.control.rent.hooks import FileHooks, HookCaller
+from app.control.rent.renter import Renter
 from app.control.rollout.blocked import LONGEST_GAP_SECONDS
 from app.control.tell.announcer import Announcer
 from app.control.tell.outcome import CycleOutcome
@@ -63,10 +65,12 @@ class Planner:
     budget: CycleBudget
     cycle_seconds: float = CYCLE_SECONDS
     currency: str = ""  # of all prices
+    hooks: HookCaller = field(default_factory=lambda: FileHooks({}))  # that rent nodes and give them back
     called_for: Reason | None = None  # a cycle is wanted before its time
     _last_question: LastQuestion = field(default_factory=LastQuestion)
     _lane: FastLane = field(init=False)
     _announcer: Announcer = field(init=False)
+    _renter: Renter = field(init=False)
     _jobs: JobRounds = field(init=False)
     _last_at: datetime | None = None
     _stepped_at: datetime | None = None
@@ -185,6 +189,14 @@ class Planner:
         except Deposed as deposed:
             self._step_down(deposed)
 
+    def rent_nodes(self) -> None:
+        """Carries out what pools have ordered and give back; to be called every few seconds."""
+        try:
+            if self.store.epoch:
+                self._renter.carry_out(self.store.epoch, self.store.world())
+        except Deposed as deposed:
+            self._step_down(deposed)
+
     def forget(self, days: float, most_bytes: float) -> int:
         """Drops old decisions; returns how many."""
         try:
@@ -236,6 +248,8 @@ class Planner:
             base = self._lane.base
             if base is not None:
                 self._announce(result, snapshot, question, base)
+                with phase("rent"):
+                    self._renter.decide(self.store.epoch, snapshot, question.problem, base.plan, self.loads.foresee)
                 self._lane.make_ready()  # after the announcement: this keeps a core busy
             expire_proposal(self.store, snapshot)
         except Overtaken:
@@ -303,6 +317,7 @@ class Planner:
     def _begin_afresh(self) -> None:
         self._troubles, self._copies = TroubleWatch(), CopyLook()
         self._announcer = Announcer(self.store.database, self.solver, self.store.skip_statuses, self.currency)
+        self._renter = Renter(self.store.database, self.solver, self.hooks, self.store.skip_statuses)
         self._lane, self._jobs = FastLane(self.store, self.solver), JobRounds()
 
 

@@ -92,6 +92,7 @@ class NodeSpec(Spec):
     region: Word = Field("default", description="Region, for prices")
     purchase: Purchase = Field("onDemand", description="How it is paid for")
     templates: Words | None = Field(None, description="Templates that it offers; all if left out")
+    pool: Name | None = Field(None, description="Pool that it was rented from; its planner gives it back")
     nvlink_group: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         None, description="How many of its GPUs are linked with each other; as its GpuType says if left out"
     )

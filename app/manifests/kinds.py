@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from app.manifests.fleet import GpuTypeSpec, NodeSpec, PolicySpec, TenantSpec
 from app.manifests.model import Kind
+from app.manifests.pools import PoolSpec
 from app.manifests.served import ModelSpec, ProfileSpec
 from app.manifests.spec import Spec
 from app.manifests.work import JobSpec, ServiceSpec, StateSpec
@@ -17,6 +18,7 @@ Schema: TypeAlias = dict[str, Any]
 SPECS: Mapping[Kind, type[Spec]] = {
     Kind.GPU_TYPE: GpuTypeSpec,
     Kind.NODE: NodeSpec,
+    Kind.POOL: PoolSpec,
     Kind.MODEL: ModelSpec,
     Kind.PROFILE: ProfileSpec,
     Kind.SERVICE: ServiceSpec,

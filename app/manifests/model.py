@@ -20,6 +20,7 @@ class Kind(StrEnum):
 
     GPU_TYPE = "GpuType"
     NODE = "Node"
+    POOL = "Pool"
     MODEL = "Model"
     PROFILE = "Profile"
     SERVICE = "Service"
@@ -42,6 +43,7 @@ class Kind(StrEnum):
 PLURALS: Mapping[Kind, str] = {
     Kind.GPU_TYPE: "gputypes",
     Kind.NODE: "nodes",
+    Kind.POOL: "pools",
     Kind.MODEL: "models",
     Kind.PROFILE: "profiles",
     Kind.SERVICE: "services",

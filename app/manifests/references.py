@@ -11,7 +11,7 @@ from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
 
 MAX_COMPARED = 2_000  # names with which a misspelt name is compared
 REFER_TO_MODELS = (Kind.PROFILE, Kind.SERVICE)
-REFER_TO_GPU_TYPES = (Kind.NODE, Kind.PROFILE)
+REFER_TO_GPU_TYPES = (Kind.NODE, Kind.POOL, Kind.PROFILE)
 MAX_MEANT = 20  # faults that get a suggestion: comparing is slow, and a reader needs no more
 
 
@@ -50,6 +50,8 @@ def _list_references(manifest: Manifest) -> Iterator[Reference]:
             yield Reference(model, variant, f"spec.variants[{index}]")
     if manifest.kind in REFER_TO_GPU_TYPES and "gpuType" in spec:
         yield Reference(Key(Kind.GPU_TYPE, "", spec["gpuType"]), "", "spec.gpuType")
+    if manifest.kind is Kind.NODE and "pool" in spec:
+        yield Reference(Key(Kind.POOL, "", spec["pool"]), "", "spec.pool")
     if manifest.kind is Kind.SERVICE:
         for index, gpu_type in enumerate(spec.get("gpuTypes", ())):
             yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.gpuTypes[{index}]")

@@ -23,6 +23,7 @@ TAGS: Mapping[str, str] = {
     "overview": "What runs, what it costs and what was decided, in one answer.",
     "plans": "Plans: their content, their history, and a person's decision about them.",
     "policies": "How the fleet is planned: mode, prices, risk, hand-overs.",
+    "pools": "Nodes that can be rented when they are needed and given back when they are not.",
     "profiles": "How fast a model's variant is on a GPU type, and what it needs.",
     "reports": "Money, energy, usage and SLOs by period.",
     "scale": "Replicas in Kubernetes that scalers write, and a person's decision about them.",
@@ -48,6 +49,14 @@ MANIFESTS: Mapping[Kind, dict[str, JSON]] = {
         {"memoryGib": 16, "smCount": 80, "pricePerHour": 1.2, "idleW": 40, "maxW": 300, "clocksMhz": [600, 1530]},
     ),
     Kind.NODE: _manifest(Kind.NODE, "node-1", {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}),
+    Kind.POOL: _manifest(
+        Kind.POOL,
+        "burst",
+        {
+            "gpuType": "v100-16gb", "gpusPerNode": 4, "cpuCores": 48, "memoryGib": 256, "max": 4, "startSeconds": 300,
+            "minimumMinutes": 60, "hook": "cloud",
+        },
+    ),
     Kind.MODEL: _manifest(Kind.MODEL, "resnet50", {"variants": [{"name": "fp16", "accuracy": 0.761}]}),
     Kind.PROFILE: _manifest(
         Kind.PROFILE,

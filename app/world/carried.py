@@ -47,7 +47,11 @@ def find_uncarried(
     nodes = gpus_of_nodes(connection)
     nodes |= {
         key.name: (str(node.spec["gpuType"]), int(node.spec["gpus"]))
-        for key, node in new.items() if key.kind is Kind.NODE
+        for key, node in new.items() if key.kind is Kind.NODE and "pool" not in node.spec
+    }  # fmt: skip
+    nodes |= {
+        f"pool/{key.name}": (str(pool.spec["gpuType"]), int(pool.spec["max"]) * int(pool.spec["gpusPerNode"]))
+        for key, pool in new.items() if key.kind is Kind.POOL
     }  # fmt: skip
     gpus = Counter[str]()
     for gpu_type, number in nodes.values():

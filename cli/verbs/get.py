@@ -21,7 +21,7 @@ from cli.talk.selection import find, list_objects, name_of, read_names, tenant_o
 from cli.views.columns import CORDON, columns
 
 EPILOG = """\
-Kinds: services (svc), jobs (jo), nodes (no), gputypes (gt), models (mo), profiles (pr), policies (po),
+Kinds: services (svc), jobs (jo), nodes (no), pools (pl), gputypes (gt), models (mo), profiles (pr), policies (po),
 tenants (ten); several with commas, or `all`.
 
 Examples:

@@ -260,10 +260,28 @@ def _show(figures: Mapping[str, Any], promised: Mapping[str, float]) -> None:
         (what, f"{cost:.4f}", _ratio(held, cost)) for what, cost in costs.items()
     )
     print()
-    shown = {"attainment", "accuracy", "peers", *(f"{name}PerHour" for name in COSTS)}
+    _show_pools(figures.get("pools", {}))
+    shown = {"attainment", "accuracy", "peers", "pools", *(f"{name}PerHour" for name in COSTS)}
     for name, value in figures.items():
         if name not in shown:
             print(f"{name:28} {_counts(value) if isinstance(value, dict) else number(value)}")
+
+
+def _show_pools(pools: Mapping[str, Mapping[str, float | None]]) -> None:
+    """Prints what the nodes of each pool cost, beside the least that they could have and all of them all the time."""
+    if not pools:
+        return
+    headings = ("POOL", "ORDERS", "GIVEN BACK", "NODE HOURS", "WASTED", "AN HOUR", "IN HINDSIGHT", "MAX ALL DAY")
+    OutputTable(headings).rows(
+        (
+            name, number(found["orders"]), number(found["givenBack"]), number(found["nodeHours"]),
+            f"{number(found['wastedMinutes'])} min", f"{found['perHour']:.4f}",
+            "-" if found["hindsightPerHour"] is None else f"{found['hindsightPerHour']:.4f}",
+            f"{found['maximumPerHour']:.4f}",
+        )
+        for name, found in pools.items()
+    )  # fmt: skip
+    print()
 
 
 def _counts(figures: Mapping[str, Any]) -> str:

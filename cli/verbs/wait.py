@@ -39,6 +39,7 @@ CONDITIONS = {
     Kind.SERVICE: ("SloAttainable", "Planned", "Running", "SloAttained", "Degraded", "WithinBudget"),
     Kind.JOB: ("Placed", "Finished", "OnTime"),
     Kind.NODE: ("Reporting", "GpusHealthy", "CapsSettable", "MetadataBlocked", "InventoryMismatch", "Reclaim"),
+    Kind.POOL: ("Renting",),
     Kind.TENANT: ("Entitled", "WithinBudget"),
 }
 Test = Callable[[Mapping[str, Any] | None], bool]

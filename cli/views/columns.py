@@ -218,6 +218,17 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("CAP", spec("capW", watts), wide=True),
         TableColumn("TEMPLATES", spec("templates", join_values, default="all"), wide=True),
     ),
+    Kind.POOL: (
+        TableColumn("TYPE", spec("gpuType")),
+        TableColumn("GPUS", spec("gpusPerNode")),
+        TableColumn("MIN", spec("min", default="0")),
+        TableColumn("MAX", spec("max")),
+        TableColumn("NODES", lambda item: number(item.get("status", {}).get("rented", 0))),
+        TableColumn("RENTING", condition("Renting")),
+        TableColumn("REGION", spec("region", default="default"), wide=True),
+        TableColumn("PURCHASE", spec("purchase", default="onDemand")),
+        TableColumn("HOOK", spec("hook"), wide=True),
+    ),
     Kind.GPU_TYPE: (
         TableColumn("MEMORY", spec("memoryGib", gib)),
         TableColumn("SMS", spec("smCount")),

@@ -63,7 +63,9 @@ class SimulatedFleet:
         self.patient = patient  # requests to a service begin once it is served, and then ramp up
         self.left_out = frozenset(left_out)  # nodes and services outside this simulation
         nodes = [node for name, node in truth.problem.nodes.items() if name not in self.left_out]
-        self._machines = {node.name: make_node(node, truth, clock, seed) for node in nodes}
+        self._make: Callable[[Node], LightNode] = lambda node: make_node(node, self.truth, clock, seed)
+        self._machines = {node.name: self._make(node) for node in nodes}
+        self.machines = list(self._machines.values())  # all that there ever were
         self.nodes = dict(self._machines)  # those that are declared now
         self.declared: dict[str, float] = {}
         self.services: dict[str, Total] = {}
@@ -93,6 +95,12 @@ class SimulatedFleet:
             del self._saves[gone]
         for node in self.nodes.values():
             node.truth = truth
+
+    def add_machine(self, name: str) -> None:
+        """Adds a new machine for a node of the world; one that had its name before is gone."""
+        machine = self._machines[name] = self.nodes[name] = self._make(self.truth.problem.nodes[name])
+        self.machines.append(machine)
+        machine.truth, machine.memory.incarnation = self.truth, int(self.clock.seconds) + 1
 
     def rate(self, service: str, seconds: float) -> float:
         return self.declared[service] * self.shapes.get(service, steady)(seconds)

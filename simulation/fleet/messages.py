@@ -106,6 +106,16 @@ class Post:
                 self._version = min(self._version, self.lines[name].node.version)
                 self.is_behind = True
 
+    def connect(self, name: str) -> None:
+        """Gives a new machine its link; what was assigned to one that had its name before is not for it."""
+        node = self.fleet.nodes[name]
+        self.lines[name] = NodeLine(node, Speaker(node), self.fleet.clock.seconds)
+        self._declared |= {name}
+
+    def disconnect(self, name: str) -> None:
+        """Ends the link of a machine that is gone."""
+        self._declared -= {name}
+
     def _follow(self) -> None:
         """Cuts off deleted nodes, as their tokens are revoked; a node declared again asks for its assignment."""
         declared = frozenset(self.lines.keys() & self.fleet.nodes.keys())

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 ROUTE_SECONDS = 0.2
 DRAIN_SECONDS = 1.0
 JOB_SAVES_SECONDS = 2.0
+BEGAN_MJ = 10**9  # that a GPU had drawn before
 HALF = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING)
 
 
@@ -72,7 +73,7 @@ class LightNode:
         # Memory.
         self.minute = ReportMinute(_minute_of(self.date()), {})
         self.finished: tuple[ReportMinute, Mapping[str, CopyTotals]] | None = None
-        self.energy_mj = dict.fromkeys(self.uuids, 10**9)
+        self.energy_mj = dict.fromkeys(self.uuids, BEGAN_MJ)
         self._failures = Failures()
         self._established: dict[str, AssignedInstance] = {}
         self._rng = random.Random(f"{seed} {name}")  # noqa: S311

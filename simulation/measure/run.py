@@ -30,6 +30,7 @@ from simulation.measure.held import held_per_hour, is_waiting, price_planned
 from simulation.measure.jobs import job_figures
 from simulation.measure.peers import plan_static_peak, scale_by_hpa
 from simulation.measure.remembering_solver import RememberingSolver
+from simulation.measure.rented import RentedUse
 from simulation.measure.sampler import FreshSampler, SampleOrder
 from simulation.measure.working import FleetUse
 from simulation.run import Simulation, open_simulation
@@ -132,6 +133,7 @@ class _MeasuredRun:
         self._found: list[Plan] = []  # since the last sample
         self._cycles = 0
         self._use: FleetUse | None = None  # from the first measurement on
+        self._rented = RentedUse(simulation, FIRST_SAMPLE_SECONDS) if order.world.of(Kind.POOL) else None
         every = order.reclaim_every_seconds
         self._reclaims = ReclaimRounds(simulation, every, order.seed) if every else None
 
@@ -151,6 +153,8 @@ class _MeasuredRun:
             if now >= view_at:
                 view_at += VIEW_SECONDS
                 self._use.look()
+                if self._rented:
+                    self._rented.look()
                 view = self.simulation.planner.store.view()
                 planned = price_planned(self.simulation.fleet.truth.problem, view)
                 waiting = is_waiting(view)
@@ -182,6 +186,7 @@ class _MeasuredRun:
             **(self._use.figures() if self._use else {}),
             "jobs": job_figures(self.simulation),
             **({"reclaims": self._reclaims.figures()} if self._reclaims else {}),
+            **({"pools": self._rented.figures()} if self._rented else {}),
             **({"peers": self.peers()} if self.order.is_compared else {}),
         }
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from agents.keeper.copies import NodeCopy, Stage
 from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.node import BEGAN_MJ
 from solvers.planning.problem import Problem
 
 MJ_IN_A_KWH = 3.6e9  # millijoules
@@ -19,17 +20,19 @@ class FleetUse:
     """The energy that a fleet's GPUs have drawn, and how much of their SMs worked, since the measurement began."""
 
     def __init__(self, fleet: SimulatedFleet) -> None:
-        self._fleet, self._drawn_mj, self._moments = fleet, energy_mj(fleet), 0
+        self._fleet, self._drawn_mj = fleet, energy_mj(fleet)
         self._working: Counter[tuple[str, str]] = Counter()
+        self._present: Counter[tuple[str, str]] = Counter()  # moments: rented GPUs come and go
 
     def look(self) -> None:
         """Counts this moment."""
-        self._working.update(gpu_use(self._fleet, with_jobs=True))
-        self._moments += 1
+        now = gpu_use(self._fleet, with_jobs=True)
+        self._working.update(now)
+        self._present.update(now.keys())
 
     def figures(self) -> dict[str, object]:
         """Returns kilowatt-hours, and the mean share of SMs at work with its standard deviation among GPUs."""
-        shares = [self._working[gpu] / max(1, self._moments) for gpu in gpu_use(self._fleet)]
+        shares = [self._working[gpu] / moments for gpu, moments in self._present.items()]
         use = {"mean": fmean(shares), "spread": pstdev(shares)} if shares else {"mean": 0.0, "spread": 0.0}
         return {
             "energyKwh": round((energy_mj(self._fleet) - self._drawn_mj) / MJ_IN_A_KWH, 6),
@@ -56,8 +59,8 @@ def gpu_use(fleet: SimulatedFleet, *, with_jobs: bool = False) -> dict[tuple[str
 
 
 def energy_mj(fleet: SimulatedFleet) -> int:
-    """Returns what all GPUs have drawn since the beginning."""
-    return sum(sum(node.energy_mj.values()) for node in fleet.nodes.values())
+    """Returns what all GPUs have drawn since the beginning, those of machines that are gone included."""
+    return sum(mj - BEGAN_MJ for node in fleet.machines for mj in node.energy_mj.values())
 
 
 def find_needed_share(problem: Problem, node: str, copy: NodeCopy) -> float:

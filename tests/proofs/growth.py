@@ -129,6 +129,7 @@ GROWTH = (
     TableGrowth("campaign", "400 days; one at a time on each node", lambda f: f.nodes * 4),
     TableGrowth("log_request", "a minute; at most 500 that wait for an answer, 100 of a tenant", lambda f: 0),
     TableGrowth("campaign_measurement", "with its campaign; at most 256 in one", lambda f: f.nodes * 4 * 16),
+    TableGrowth("rented_node", "400 days; a row for each node that was ordered", lambda f: f.nodes * 4),
     TableGrowth("reclaim_notice", "two rows for each node under notice, until it is withdrawn", lambda f: f.nodes / 10),
     TableGrowth("plan", "30 days, at most 2,048 MB with its pieces", lambda f: f.last(30) * f.plans_a_day),
     TableGrowth("scale_pause", "one row at most, until scalers are resumed", lambda f: 1),

@@ -241,6 +241,17 @@ class Reason(StrEnum):
     RELEASABLE = "releasable", "info", "A node has been empty for longer than idleMinutes and could be given back."
     RENT_MORE = "rent_more", "info", "Renting more GPUs would serve the unserved load."
 
+    RENT_ORDERED = "rent_ordered", "info", "The hook of a pool accepted the order of a node."
+    RENT_TRIED = "rent_tried", "info", "A hook that only tries says what it would have done."
+    RENT_JOINED = "rent_joined", "info", "A rented node reports for the first time."
+    RENT_REFUSED = "rent_refused", "warning", "The hook of a pool refused the order of a node."
+    RENT_HOOK_FAILED = "rent_hook_failed", "warning", "The hook of a pool gave no answer that can be used."
+    RENT_LATE = "rent_late", "alarm", "A node was ordered and does not report; it may be paid for."
+    RENT_LEAVING = "rent_leaving", "info", "A rented node that nothing needs is emptied and given back."
+    RENT_RETURNED = "rent_returned", "info", "A rented node was given back."
+    RENT_STAYS = "rent_stays", "alarm", "A node that should be gone still reports; it may be paid for."
+    RENT_UNORDERED = "rent_unordered", "alarm", "A node names a pool, and no order for it is known."
+
     # Changes by people.
     OBJECT_CREATED = "object_created", "info", "A person declared an object."
     OBJECT_CHANGED = "object_changed", "info", "A person changed an object."

@@ -167,6 +167,11 @@ class ReportListener:
         with self._turn:
             return self._drift.measured
 
+    def foresee(self, ahead_seconds: float) -> Mapping[str, float]:
+        """Returns the rate that each service reaches by then at most, with the share by which plans exceed a rate."""
+        with self._turn:
+            return self._loads.foresee(ahead_seconds)
+
     def store_buckets(self) -> None:
         """Counts and stores full buckets; those not taken are stored again while a new leader would read them."""
         with self._turn:

@@ -78,9 +78,12 @@ def client(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> I
 def manifests() -> dict[Kind, dict[str, Any]]:
     """Returns an object of each kind, those first that others refer to."""
     slow = {"latencyMs": {"1": {"10": 30.0, "100": 9.0}}, "memoryGib": {"1": 1.2}}
+    size = {"gpusPerNode": 1, "cpuCores": 8, "memoryGib": 32}
+    pool = {"gpuType": "made-gpu", "max": 2, "hook": "cloud"} | size
     return {
         Kind.GPU_TYPE: world.gpu_type("made-gpu"),
         Kind.NODE: world.node("made-node", "made-gpu"),
+        Kind.POOL: world.manifest("Pool", "made-pool", pool),
         Kind.TENANT: world.manifest("Tenant", "made-tenant", {}),
         Kind.MODEL: world.model("made-model"),
         Kind.PROFILE: world.profile("made-model", "made-gpu", **slow),

@@ -23,6 +23,7 @@ from tests.support.reports import instance, note_assigned, report, send
 from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type, job, manifest, model, node, profile, service
 
+POOL = {"gpusPerNode": 1, "cpuCores": 8, "memoryGib": 32, "max": 2, "hook": "cloud"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 OPEN = {"/healthz", "/readyz", "/openapi.json", "/api/v1/join", "/api/v1/people"}  # no token needed
 ANY_TOKEN = {"/api/v1/whoami"}
@@ -342,6 +343,7 @@ def sample(method: str, path: str) -> tuple[bytes, ...]:
         made = {
             Kind.GPU_TYPE: gpu_type("search"),
             Kind.NODE: node("node-1"),
+            Kind.POOL: manifest("Pool", "search", POOL | {"gpuType": node("node-1")["spec"]["gpuType"]}),
             Kind.MODEL: model("search"),
             Kind.PROFILE: profile("resnet50"),
             Kind.SERVICE: service("search", "shop"),

@@ -26,6 +26,12 @@ spec: {gpuType: v100-16gb, gpus: 4, cpuCores: 48, memoryGib: 256, region: defaul
        templates: [gpuwright-serve]}
 ---
 apiVersion: gpuwright/v1
+kind: Pool
+metadata: {name: burst}
+spec: {gpuType: v100-16gb, gpusPerNode: 4, cpuCores: 48, memoryGib: 256, min: 0, max: 4, startSeconds: 300,
+  minimumMinutes: 60, hook: cloud}
+---
+apiVersion: gpuwright/v1
 kind: Model
 metadata: {name: resnet50}
 spec:
@@ -132,7 +138,7 @@ def test_a_spec_keeps_what_was_written_and_reads_with_the_contracts_defaults() -
     assert not faults
     assert manifest.spec == {"movePrice": 1}
     policy = SPECS[Kind.POLICY].model_validate(manifest.spec)
-    written = next(document.value for document in read(EXAMPLE.encode(), "yaml") if document.source == "input#7")
+    written = next(document.value for document in read(EXAMPLE.encode(), "yaml") if document.source == "input#8")
     assert isinstance(written, dict)
     later = {"movePrice": 1, "carbon": None, "shareAcrossTenants": True}
     assert policy.model_dump(by_alias=True) == {**written["spec"], **later}  # type: ignore[dict-item]
@@ -140,7 +146,7 @@ def test_a_spec_keeps_what_was_written_and_reads_with_the_contracts_defaults() -
 
 def test_tables_are_read_with_whole_numbers_as_keys() -> None:
     documents = read(EXAMPLE.encode(), "yaml")
-    spec = documents[3].value["spec"]  # type: ignore[index,call-overload]
+    spec = documents[4].value["spec"]  # type: ignore[index,call-overload]
     profile = SPECS[Kind.PROFILE].model_validate(spec)
     assert profile.latency_ms[8][40] == 27.5  # type: ignore[attr-defined]
     assert profile.pressure == 0.7  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.load_news import GatewayCounters
 from app.store.fleet.loads import LoadBucket, LoadHistory
 from solvers.forecast import SCARCE, Forecast, ForecastTuning, MarginRules, PlannedRate, Sample, expect
+from solvers.forecast.slope import extend_slope
 from solvers.llm.iteration import TokenLengths
 
 TUNING = ForecastTuning()
@@ -156,6 +157,12 @@ class Loads:
             input_mean, output_mean = self._windows[service].lengths.means(lengths.get(service), at)
             found[service] = replace(load, input_mean=input_mean, output_mean=output_mean)
         return found
+
+    def foresee(self, ahead_seconds: float) -> dict[str, float]:
+        """Returns the upper rate of each service so long from now, if its course goes on, as a plan exceeds it."""
+        exceeds = 1 + TUNING.rise_share
+        known = {name: window.known(self._last or 0.0) for name, window in self._windows.items()}
+        return {name: exceeds * extend_slope(samples, ahead_seconds) for name, samples in known.items()}
 
     def recent(self, service: str) -> RecentLoad | None:
         """Returns the last seconds of a service; None if no sender reports it."""

@@ -1,0 +1,120 @@
+"""Asks the joint question with nodes that could be rented, at the rates to come: which are used, what they save."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from app.control.domain.ports import PlanSolver
+from app.control.domain.specs import Spec, node_price
+from app.manifests.model import WrittenSpec
+from solvers.planning.indexes import gpu_indexes
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Node, Problem
+from solvers.renting import RentalTerms
+
+MOST_AT_ONCE = 8  # nodes of a pool in one question
+SOLVER_SECONDS, SOLVER_STEPS = 3.0, 12
+
+
+@dataclass(frozen=True, slots=True)
+class RentalPool:
+    """A declared pool with the price of its nodes."""
+
+    name: str
+    spec: WrittenSpec
+    terms: RentalTerms
+
+    @property
+    def least(self) -> int:
+        return int(self.spec.get("min", 0))
+
+    @property
+    def most(self) -> int:
+        return int(self.spec["max"])
+
+    def node_spec(self) -> dict[str, object]:
+        """Returns the spec of its nodes' manifests."""
+        kept = ("gpuType", "cpuCores", "memoryGib", "region", "purchase", "templates")
+        shared = {name: self.spec[name] for name in kept if name in self.spec}
+        return {**shared, "gpus": self.spec["gpusPerNode"], "pool": self.name}
+
+    def candidate(self, name: str, pricing: str) -> Node:
+        """Returns a node of it as plans would see it, once it has joined."""
+        spec: Spec = self.spec
+        templates = spec.get("templates")
+        return Node(
+            name, str(spec["gpuType"]), gpu_indexes(int(spec["gpusPerNode"])), spec["cpuCores"], spec["memoryGib"],
+            self.terms.price_per_hour / int(spec["gpusPerNode"]), purchase=spec.get("purchase", "onDemand"),
+            region=spec.get("region", "default"), templates=None if templates is None else frozenset(templates),
+            pricing="node" if pricing == "node" else "gpu",
+        )  # fmt: skip
+
+
+def make_pool(name: str, spec: WrittenSpec, gpu_type: WrittenSpec) -> RentalPool:
+    """Returns the pool; its price is that of its GpuType for its region and purchase."""
+    price = node_price(spec, gpu_type) * int(spec["gpusPerNode"])
+    terms = RentalTerms(price, float(spec.get("startSeconds", 300)), 60 * float(spec.get("minimumMinutes", 60)))
+    return RentalPool(name, spec, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class RentNeed:
+    """The nodes that the answer uses: those there by name, those to be rented by pool, and what these save an hour."""
+
+    used: frozenset[str]
+    wanted: Mapping[str, int]
+    saving_per_hour: float
+
+    @classmethod
+    def nothing(cls) -> RentNeed:
+        """Returns the need of a fleet without services."""
+        return cls(frozenset(), {}, 0.0)
+
+
+def pose_renting(
+    problem: Problem, pools: Sequence[tuple[RentalPool, int]], rates: Mapping[str, float], pricing: str
+) -> tuple[Problem, dict[str, str]]:
+    """Returns the problem at these rates with so many candidates of each pool, and the pool of each candidate."""
+    higher = {
+        name: replace(service, rate_per_second=max(service.rate_per_second, rates.get(name, 0.0)))
+        for name, service in problem.services.items()
+    }
+    nodes, pool_of = dict(problem.nodes), dict[str, str]()
+    for pool, count in pools:
+        for number in range(1, min(count, MOST_AT_ONCE) + 1):
+            name = f"rent-{pool.name}-{number}"
+            if pool.spec["gpuType"] in problem.gpu_types and name not in nodes:
+                nodes[name] = pool.candidate(name, pricing)
+                pool_of[name] = pool.name
+    return replace(problem, services=higher, nodes=nodes), pool_of
+
+
+def ask_renting(solver: PlanSolver, question: Problem, pool_of: Mapping[str, str]) -> RentNeed | None:
+    """Returns what the best plan uses; None without an answer. What it rents saves what the plan without costs more."""
+    answer = solver.solve(question, seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
+    if answer.plan is None:
+        return None
+    used = _used(answer.plan)
+    wanted = Counter(pool_of[name] for name in used & pool_of.keys())
+    if not wanted:
+        return RentNeed(used, {}, 0.0)
+    there = {name: node for name, node in question.nodes.items() if name not in pool_of}
+    saving = _price(answer.plan)
+    if there:
+        without = solver.solve(replace(question, nodes=there), seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
+        if without.plan is None:
+            return None
+        saving = _price(without.plan) - saving
+    else:  # nothing is there, so all that is served is served by what is rented
+        saving = question.policy.unserved_price * sum(s.rate_per_second for s in question.services.values()) - saving
+    return RentNeed(used - pool_of.keys(), wanted, saving)
+
+
+def _used(plan: Plan) -> frozenset[str]:
+    return frozenset({line.node for line in plan.instances} | {job.node for job in plan.jobs})
+
+
+def _price(plan: Plan) -> float:
+    return plan.certificate.cost.total if plan.certificate else 0.0

@@ -1,0 +1,70 @@
+"""What a pool's status shows: how many nodes it has, in which states, and an order that needs a person."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import DeclaredObject
+from app.control.rent.states import ENDED, UNSEEN, RentedNode, RentState
+from app.control.tell.conditions import FALSE, TRUE, Statement
+from app.control.tell.statuses import ObjectStatus
+from app.manifests.model import JSON, Key, Kind
+from app.world.conditions import ConditionFields, ObjectCondition
+
+JUST_ENDED = timedelta(minutes=1)
+TROUBLED = {  # the states that somebody should look at, the worst first
+    RentState.LATE: Reason.RENT_LATE,
+    RentState.REFUSED: Reason.RENT_REFUSED,
+}
+
+
+def find_unordered(
+    declared: Sequence[DeclaredObject], rows: Iterable[RentedNode], now: datetime
+) -> dict[str, str]:  # fmt: skip
+    """Returns the Nodes that name a pool without an order, with that pool: they may be paid for.
+
+    A node whose order has just ended may have been deleted since the declarations were read.
+    """
+    ordered = {row.node for row in rows if row.ended_at is None or now - row.ended_at < JUST_ENDED}
+    named = {item.name: str(item.spec.get("pool", "")) for item in declared if item.kind == "Node"}
+    return {node: pool for node, pool in named.items() if pool and node not in ordered}
+
+
+def describe_pools(
+    pools: Iterable[str], rows: Sequence[RentedNode], unordered: Mapping[str, str]
+) -> dict[Key, ObjectStatus]:
+    """Returns the status of each pool."""
+    return {Key(Kind.POOL, "", pool): _describe(pool, rows, unordered) for pool in pools}
+
+
+def _describe(pool: str, rows: Sequence[RentedNode], unordered: Mapping[str, str]) -> ObjectStatus:
+    mine = [row for row in rows if row.pool == pool]
+    counts = Counter(row.state for row in mine if row.state not in ENDED)
+    nodes: dict[str, JSON] = {str(state): count for state, count in sorted(counts.items())}
+    fields: dict[str, JSON] = {"rented": counts.total(), "nodes": nodes}
+    return ObjectStatus((_condition(mine, [node for node, named in unordered.items() if named == pool]),), fields)
+
+
+def _condition(mine: Sequence[RentedNode], unordered: Sequence[str]) -> ConditionFields:
+    """Returns the condition Renting: False names one order that may cost money unseen, or that got no node.
+
+    Steps of orders have events of their own; only a node without an order has none, so that its Statement makes one.
+    """
+    stays = [row for row in mine if row.state is RentState.LEAVING and UNSEEN in row.message]
+    if stays:
+        return _describe_order(Reason.RENT_STAYS, f"node {stays[0].node}: {stays[0].message}")
+    if unordered:
+        why = f"node {min(unordered)} names this pool, and no order for it is known: {UNSEEN}"
+        return Statement("Renting", FALSE, Reason.RENT_UNORDERED, why)
+    for state, reason in TROUBLED.items():
+        if found := [row for row in mine if row.state is state]:
+            newest = max(found, key=lambda row: row.since)
+            return _describe_order(reason, f"node {newest.node}: {newest.message}")
+    return ObjectCondition("Renting", TRUE, "AsNeeded", "nodes are rented and given back as they are needed")
+
+
+def _describe_order(reason: Reason, message: str) -> ObjectCondition:
+    return ObjectCondition("Renting", FALSE, reason.camel, message)

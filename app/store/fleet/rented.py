@@ -1,0 +1,95 @@
+"""Nodes that are rented from pools: orders with their states, and what is seen of their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+# Of ended orders those of the last day, as a node that should be gone may report again.
+ROWS = statement(
+    "rented_nodes",
+    """
+    SELECT key, node, pool, hook, state, asked_at, since, start_seconds, minimum_seconds, paid_at, joined_at, called_at,
+        returned, ended_at, idle_seconds, rented_node.message,
+        coalesce(node_state.received_at > moment() - interval '1 second' * CAST(:silent AS float8), false)
+            AND node_state.received_at > greatest(asked_at, ended_at) AS reports
+    FROM rented_node LEFT JOIN node_state USING (node)
+    WHERE ended_at IS NULL OR (
+        ended_at > moment() - interval '1 day' AND NOT EXISTS (
+            SELECT FROM rented_node AS later
+            WHERE later.node = rented_node.node AND later.asked_at > rented_node.asked_at))
+    ORDER BY asked_at, node
+    """,
+)
+INSERT = statement(
+    "order_rented_node",
+    """
+    WITH old AS (DELETE FROM rented_node WHERE ended_at < moment() - interval '400 days')
+    INSERT INTO rented_node (key, node, pool, hook, state, asked_at, since, start_seconds, minimum_seconds)
+    VALUES (:key, :node, :pool, :hook, :state, :asked_at, :asked_at, :start_seconds, :minimum_seconds)
+    """,
+)
+# Only from the state in which it was read: another step may have come between.
+UPDATE = statement(
+    "change_rented_node",
+    """
+    UPDATE rented_node SET state = :state, since = :since, paid_at = :paid_at, joined_at = :joined_at,
+        called_at = :called_at, returned = :returned, ended_at = :ended_at, message = :message
+    WHERE key = :key AND state = :before RETURNING key
+    """,
+)
+IDLE = statement(
+    "add_idle_seconds",
+    "UPDATE rented_node SET idle_seconds = idle_seconds + :seconds WHERE state = 'joined' AND node = ANY (:nodes)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RentedRow:
+    """An order as it is stored, and whether its node has reported just now, and after the order or its end."""
+
+    key: str
+    node: str
+    pool: str
+    hook: str
+    state: str
+    asked_at: datetime
+    since: datetime
+    start_seconds: float
+    minimum_seconds: float
+    paid_at: datetime | None
+    joined_at: datetime | None
+    called_at: datetime | None
+    returned: bool
+    ended_at: datetime | None
+    idle_seconds: float
+    message: str
+    reports: bool
+
+
+def read(connection: Connection, silent_seconds: float) -> list[RentedRow]:
+    """Returns all live orders, and the last ended one of each node for a day."""
+    return [RentedRow(**row) for row in connection.execute(ROWS, {"silent": silent_seconds}).mappings()]
+
+
+def order(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Records orders."""
+    for row in rows:
+        connection.execute(INSERT, dict(row))
+
+
+def change(connection: Connection, before: str, row: Mapping[str, Any]) -> bool:
+    """Changes an order that is still in the state before; returns whether it was."""
+    return connection.execute(UPDATE, {**row, "before": before}).scalar() is not None
+
+
+def add_idle(connection: Connection, nodes: Iterable[str], seconds: float) -> None:
+    """Counts so many seconds in which nothing was planned on these nodes."""
+    if listed := sorted(nodes):
+        connection.execute(IDLE, {"nodes": listed, "seconds": seconds})

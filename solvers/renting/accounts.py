@@ -1,0 +1,64 @@
+"""The account of a pool: what waiting for its nodes has cost, and for how long its nodes have idled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HOUR_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RentalTerms:
+    """What a node of a pool costs, and for how long at least."""
+
+    price_per_hour: float
+    start_seconds: float
+    minimum_seconds: float
+
+    @property
+    def entry_seconds(self) -> float:
+        """Returns how long a node is paid for that is rented in vain: its start and its minimum term."""
+        return self.start_seconds + self.minimum_seconds
+
+    @property
+    def entry_price(self) -> float:
+        return self.price_per_hour * self.entry_seconds / HOUR_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class RentAccount:
+    """What waiting has cost since the need for more nodes first stood."""
+
+    waited: float = 0.0
+
+    def wait(self, saving_per_hour: float, seconds: float) -> RentAccount:
+        """Returns the account after so long a wait for nodes that would save so much; 0 or less ends the need."""
+        if saving_per_hour <= 0:
+            return RentAccount()
+        return RentAccount(self.waited + saving_per_hour * seconds / HOUR_SECONDS)
+
+    def may_rent(self, terms: RentalTerms, nodes: int, saving_per_hour: float) -> bool:
+        """Returns whether so many nodes are rented now.
+
+        They are once waiting has cost what they would cost in vain. They are at once where they save as much again as
+        they cost: that pays for them within a start and a minimum term.
+        """
+        return self.waited >= terms.entry_price * nodes or saving_per_hour >= terms.price_per_hour * nodes
+
+
+@dataclass(frozen=True, slots=True)
+class IdleNodes:
+    """Since when at least one, two, ... nodes of a pool have idled, whichever they were: nodes of a pool are alike."""
+
+    since: tuple[float, ...] = ()
+
+    def note(self, count: int, now: float) -> IdleNodes:
+        """Returns it with so many nodes that idle now."""
+        return IdleNodes(self.since[:count] + (now,) * (count - len(self.since)))
+
+    def count_due(self, terms: RentalTerms, now: float) -> int:
+        """Returns how many may be given back: as many as have idled for as much as renting them again would cost."""
+        return sum(now - since >= terms.entry_seconds for since in self.since)
+
+    def give_back(self, count: int) -> IdleNodes:
+        return IdleNodes(self.since[count:])

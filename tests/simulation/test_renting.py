@@ -1,0 +1,173 @@
+"""A fleet with a pool in virtual time: nodes are rented before they are needed, given back after, and never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.control.domain.leading import Deposed
+from app.control.rent.hooks import HookOrder
+from app.control.rent.states import HookAnswer
+from app.manifests.model import Key, Kind
+from app.store.world import objects
+from simulation.run import Simulation, open_simulation
+from simulation.world import read_documents
+from tests.simulation.worlds import Document, document, gpu_type, model, node, policy, profile, service
+
+pytestmark = pytest.mark.slow
+TICK_SECONDS = 5.0
+
+
+def pool(**spec: Any) -> Document:
+    usual = {
+        "gpuType": "v100-16gb", "gpusPerNode": 1, "cpuCores": 24, "memoryGib": 128, "max": 3, "startSeconds": 120,
+        "minimumMinutes": 10, "hook": "cloud",
+    }  # fmt: skip
+    return document("Pool", "burst", usual | spec)
+
+
+@contextmanager
+def fleet(url: str, rate: float = 450.0, mode: str = "auto", **spec: Any) -> Iterator[Simulation]:
+    """One GPU that stands there and a pool; the service's rate needs more than one GPU, its load is what tests say."""
+    world = read_documents(
+        [
+            gpu_type(),
+            policy(mode=mode),
+            node("base", gpus=1),
+            pool(**spec),
+            model("a"),
+            profile("a"),
+            service("a", rate),
+        ]
+    )
+    with open_simulation(url, world) as made:
+        yield made
+
+
+def rows(simulation: Simulation, sql: str) -> list[Any]:
+    return simulation.database.read(lambda connection: list(connection.execute(text(sql))))
+
+
+def states(simulation: Simulation) -> list[str]:
+    return [state for (state,) in rows(simulation, "SELECT state FROM rented_node ORDER BY asked_at, node")]
+
+
+def events(simulation: Simulation) -> list[str]:
+    return [reason for (reason,) in rows(simulation, "SELECT reason FROM event WHERE kind = 'Pool' ORDER BY id")]
+
+
+def condition(simulation: Simulation) -> tuple[str, str]:
+    stored = simulation.database.read(lambda connection: objects.get(connection, Key(Kind.POOL, "", "burst")))
+    assert stored is not None
+    return next((c["status"], c["message"]) for c in stored.conditions if c["type"] == "Renting")
+
+
+class BentCloud:
+    """Bends what a simulated cloud answers; its machines stay its own."""
+
+    def __init__(self, simulation: Simulation, **answers: HookAnswer) -> None:
+        self.cloud, self.answers, self.orders = simulation.cloud, answers, list[HookOrder]()
+        simulation.planner.hooks = simulation.planner._renter.hooks = self
+
+    def call(self, order: HookOrder) -> HookAnswer:
+        self.orders.append(order)
+        return self.answers[order.verb] if order.verb in self.answers else self.cloud.call(order)
+
+
+def test_a_node_is_rented_for_load_that_is_not_served_and_given_back_when_it_ends(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        simulation.advance(130, TICK_SECONDS)
+        assert states(simulation) == ["starting"]
+        assert rows(simulation, "SELECT name, spec ->> 'pool' FROM object WHERE kind = 'Node' AND name <> 'base'") == [
+            ("burst-1", "burst")
+        ]
+        simulation.advance(200, TICK_SECONDS)
+        assert states(simulation) == ["joined"]
+        assert simulation.fleet.nodes["burst-1"].serving(), "it serves what the other GPU could not"
+        assert condition(simulation)[0] == "True"
+        simulation.fleet.shapes["shop/a"] = lambda seconds: 0.2
+        simulation.advance(5400, TICK_SECONDS)
+        assert states(simulation) == ["gone"]
+        assert simulation.fleet.nodes.keys() == {"base"}
+        assert rows(simulation, "SELECT name FROM object WHERE kind = 'Node'") == [("base",)]
+        assert rows(simulation, "SELECT node FROM cordon") == [], "a node of its name may be rented again"
+        assert events(simulation) == ["rent_ordered", "rent_joined", "rent_leaving", "rent_returned"]
+        (seen,) = rows(simulation, "SELECT orders, returned, rented_hours, wasted_minutes FROM report.rented")
+        assert seen[:2] == (1, 1)
+        paid = sum(machine.paid_seconds(0, 1e9) for machine in simulation.cloud.machines.values())
+        assert float(seen.rented_hours) == pytest.approx(paid / 3600, abs=0.03)
+        assert 0 < float(seen.wasted_minutes) < 60 * float(seen.rented_hours)
+
+
+def test_the_least_number_of_a_pool_is_rented_whatever_is_needed(database_url: str) -> None:
+    with fleet(database_url, rate=50.0, min=2) as simulation:
+        simulation.advance(3600, TICK_SECONDS)
+        assert states(simulation) == ["joined", "joined"]
+
+
+def test_nothing_is_rented_before_the_mode_allows_it(database_url: str) -> None:
+    with fleet(database_url, mode="advisory") as simulation:
+        simulation.advance(300, TICK_SECONDS)
+        assert states(simulation) == []
+
+
+def test_a_refusal_rests_the_pool_and_is_named_in_its_condition(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        bent = BentCloud(simulation, rent=HookAnswer("refused", "no capacity in this zone"))
+        simulation.advance(300, TICK_SECONDS)
+        assert len(bent.orders) == 1
+        assert condition(simulation) == ("False", "node burst-1: no capacity in this zone")
+        bent.answers.clear()
+        simulation.advance(900, TICK_SECONDS)
+        assert states(simulation)[-1] == "joined"
+
+
+def test_a_node_that_is_said_to_be_gone_and_still_reports_is_named_until_it_is_gone(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        bent = BentCloud(simulation)
+        simulation.advance(300, TICK_SECONDS)
+        simulation.fleet.shapes["shop/a"] = lambda seconds: 0.2
+        bent.answers["return"] = HookAnswer("returned")
+        simulation.advance(5400, TICK_SECONDS)
+        assert states(simulation) == ["leaving"]
+        status, message = condition(simulation)
+        assert status == "False"
+        assert "still reports: it may be paid for" in message
+        keys = {order.key for order in bent.orders}
+        assert len(keys) == 1, "it is called again under the same key"
+        bent.answers.clear()
+        simulation.advance(600, TICK_SECONDS)
+        assert states(simulation) == ["gone"]
+
+
+def test_an_order_that_is_accepted_twice_rents_one_machine_and_a_lost_answer_loses_none(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        lost: list[HookOrder] = []
+
+        class Forgetful:
+            def call(self, order: HookOrder) -> HookAnswer:
+                answer = simulation.cloud.call(order)
+                lost.append(order)
+                return HookAnswer("failed", "the answer was lost") if len(lost) < 3 else answer
+
+        simulation.planner.hooks = Forgetful()
+        simulation.advance(400, TICK_SECONDS)
+        assert len({order.key for order in lost}) == 1
+        assert len(simulation.cloud.machines) == 1
+        assert states(simulation) == ["joined"]
+
+
+def test_a_planner_whose_time_is_over_orders_nothing(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        simulation.advance(20, TICK_SECONDS)
+        simulation.database.write(lambda connection: connection.execute(text("UPDATE lease SET epoch = epoch + 1")))
+        renter, store = simulation.planner._renter, simulation.planner.store
+        before = rows(simulation, "SELECT key, state, called_at FROM rented_node")
+        with pytest.raises(Deposed):
+            renter.carry_out(store.epoch, store.world())
+            raise Deposed("nothing was due")
+        assert rows(simulation, "SELECT key, state, called_at FROM rented_node") == before
