@@ -185,7 +185,7 @@ def test_a_promise_below_the_fastest_iteration_is_named_when_it_is_applied() -> 
     hurried = {**service, "slo": {"ttftMs": 1000.0, "tpotMs": 20.0, "percentile": 95}}
     found = slo_condition(hurried, model, [profile])
     assert found.reason is SloReason.SLO_BELOW_FASTEST_EXEC
-    assert "the least attainable tpotMs is 28" in found.message
+    assert "the fastest iteration is 28 ms (fp16 on 4 x a100)" in found.message
     assert slo_condition(service, model, []).reason is SloReason.NO_PROFILE
 
 
