@@ -38,5 +38,6 @@ class ForecastTuning:
 
 
 DEFAULT = ForecastTuning()
-# Where requests of others find no GPU, a rate is planned for what arrives: for the highest minute of the last two.
-SCARCE = ForecastTuning(observe_seconds=300.0, cooldown_seconds=120.0, recall_seconds=120.0, swing_seconds=120.0)
+# Where requests of others find no GPU, a declared rate must have arrived. Peaks that did are remembered as ever: with a memory
+# of two minutes plans follow each swing, and a fleet that is 2 % short sheds three times as much.
+SCARCE = ForecastTuning(observe_seconds=300.0)

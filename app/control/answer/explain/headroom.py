@@ -84,8 +84,7 @@ def describe_headroom(why: HeadroomWhy) -> list[str]:
     found = why.found
     above = sum(part for _, part in found.parts)
     arrive = f"{rate(found.arriving)} requests a second arrive (mean of the last minute)"
-    times = SCARCE_TIMES if why.gives_way else TIMES
-    kept = KEEPERS[found.keeper].format(**times)
+    kept = KEEPERS[found.keeper].format(observed="five" if why.gives_way else "30")
     kept += f", at {_clock(found.falls_at)} at the earliest" if found.falls_at else ""
     last = [kept, GIVES_WAY] if why.gives_way else [kept]
     if above < LEAST_SHARE * why.planned:
@@ -114,19 +113,17 @@ PARTS: dict[Part, str] = {
     "trend": "for its trend",
     "kept": "from an earlier rate, as a plan falls only once it is 15 % too high",
 }
-TIMES = {"observed": "30 minutes", "cooldown": "five minutes"}
-SCARCE_TIMES = {"observed": "five minutes", "cooldown": "two minutes"}
 GIVES_WAY = (
-    "GPUs are short, so it gives way to requests of other services that arrive: a peak counts for two minutes, and "
-    "neither a declared rate nor a missed SLO nor what its history says keeps a higher plan"
+    "GPUs are short, so it gives way to requests of other services that arrive: neither a declared rate nor a missed "
+    "SLO nor what its history says of the next minutes keeps a higher plan"
 )
 ABOVE = "the plan rises once the load is above it for longer or by more than noise explains"
 KEEPERS: dict[Keeper, str] = {
     "peak": "this is given back once that minute no longer counts, if the load stays as it is",
     "load": "the load that arrives needs it: if it stays as it is, the plan does not fall",
-    "declared": "the declared rate is the least until the load was observed for {observed}; then this is given back",
-    "rise": "this is given back no sooner than {cooldown} after the plan rose, if the load stays as it is",
-    "miss": "this is given back no sooner than {cooldown} after the SLO was missed, if the load stays as it is",
+    "declared": "the declared rate is the least until the load was observed for {observed} minutes; then this is given back",
+    "rise": "this is given back no sooner than five minutes after the plan rose, if the load stays as it is",
+    "miss": "this is given back no sooner than five minutes after the SLO was missed, if the load stays as it is",
     "settling": "this is given back once no second fall would follow soon, if the load stays as it is",
     "silent": "nothing was counted for a minute, and until something is the plan stays",
     "rises": "that is too little: the next cycle plans for more",

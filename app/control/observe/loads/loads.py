@@ -26,7 +26,7 @@ TUNING = ForecastTuning()
 SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # how long a sender's last rates are assumed to continue
 LONGEST_SECONDS = 60.0  # between two reads; what came in a longer gap is unknown
 SAME_SHARE = 1e-4  # of a rate: rates are sums over instances
-SHORT_SHARE = 0.01  # of the load that is surely there: less unserved is no reason for others to give way
+SHORT_SHARE = 0.05  # of the load that is surely there: less unserved is no reason for others to give way
 
 
 @dataclass(slots=True)

@@ -87,8 +87,6 @@ def test_where_gpus_are_short_a_missed_slo_keeps_nothing_and_it_is_said(world: S
     assert found["headroom"]["keptBy"] == "falls"
     assert found["headroom"]["givesWay"]
     assert any(sentence.startswith("GPUs are short, so it gives way") for sentence in found["sentences"])
-    risen = Explain(scarce, plan, "service", SEARCH, recent(world, (200.0, 180), rose=172)).answered()
-    assert any("no sooner than two minutes after the plan rose" in sentence for sentence in risen["sentences"])
 
 
 def test_the_learned_margin_costs_its_own_part(world: Snapshot, plan: Plan) -> None:
