@@ -38,6 +38,6 @@ class ForecastTuning:
 
 
 DEFAULT = ForecastTuning()
-# Where requests of others find no GPU, a declared rate must have arrived. Peaks that did are remembered as ever: with a memory
-# of two minutes plans follow each swing, and a fleet that is 2 % short sheds three times as much.
+# Where requests of others find no GPU, a declared rate must have arrived. Peaks that did are remembered as ever: with a
+# memory of two minutes plans follow each swing, and a fleet that is 1 % short sheds three times as much.
 SCARCE = ForecastTuning(observe_seconds=300.0)

@@ -121,7 +121,8 @@ ABOVE = "the plan rises once the load is above it for longer or by more than noi
 KEEPERS: dict[Keeper, str] = {
     "peak": "this is given back once that minute no longer counts, if the load stays as it is",
     "load": "the load that arrives needs it: if it stays as it is, the plan does not fall",
-    "declared": "the declared rate is the least until the load was observed for {observed} minutes; then this is given back",
+    "declared": "the declared rate is the least until the load was observed for {observed} minutes; then this is given "
+    "back",
     "rise": "this is given back no sooner than five minutes after the plan rose, if the load stays as it is",
     "miss": "this is given back no sooner than five minutes after the SLO was missed, if the load stays as it is",
     "settling": "this is given back once no second fall would follow soon, if the load stays as it is",
