@@ -65,7 +65,7 @@ def service(name: str, **fields: Any) -> dict[str, Any]:
     known = {
         "service": name, "ratePerSecond": 90.0, "plannedPerSecond": 100.0, "unservedPerSecond": 0.0, "attained": 0.99,
         "burnRate": 0.4, "budgetLeft": 1.0, "sloMs": 80.0, "percentile": 98.0, "latencyMs": 41.0, "instances": 2,
-        "routed": 2, "pricePerHour": 0.8, "tpotMs": None,
+        "routed": 2, "silentCopies": 0, "pricePerHour": 0.8, "tpotMs": None,
     }  # fmt: skip
     return known | fields
 
