@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import stat
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import IO, Literal, Protocol
 
 import msgspec
 
@@ -21,6 +23,7 @@ from app.control.rent.states import HookAnswer, HookVerb
 
 MOST_MESSAGE = 500  # characters of a hook's message
 MOST_BYTES = 1 << 20  # of the hooks file
+MOST_OUTPUT = 1 << 16  # bytes that are read of what a program prints
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 NO_FILE = "the planner has no hooks file: set GPUWRIGHT_HOOKS_FILE on its host"
 
@@ -71,19 +74,25 @@ class ScriptHook(
     timeout_seconds: float = 60.0
 
     def call(self, order: HookOrder) -> HookAnswer:
-        try:
-            done = subprocess.run(
-                self.argv, env=order.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                timeout=self.timeout_seconds, check=False, errors="replace",
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return HookAnswer("failed", f"{self.argv[0]} did not end within {self.timeout_seconds:g} s")
-        except OSError as error:
-            return HookAnswer("failed", f"{self.argv[0]} cannot be run: {error.strerror}")
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["it printed nothing"]
-            return HookAnswer("failed", f"{self.argv[0]} ended with {done.returncode}: {lines[-1][:MOST_MESSAGE]}")
-        return read_answer(self.argv[0], order.verb, done.stdout)
+        # No pipes: a process that the program leaves behind would hold one open, and this would wait for it.
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            try:
+                started = subprocess.Popen(
+                    self.argv, env=order.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                return HookAnswer("failed", f"{self.argv[0]} cannot be run: {error.strerror}")
+            try:
+                code = started.wait(self.timeout_seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(started.pid, signal.SIGKILL)  # what it started, too
+                started.wait()
+                return HookAnswer("failed", f"{self.argv[0]} did not end within {self.timeout_seconds:g} s")
+            if code:
+                lines = _read_end(errors).strip().splitlines() or ["it printed nothing"]
+                return HookAnswer("failed", f"{self.argv[0]} ended with {code}: {lines[-1][:MOST_MESSAGE]}")
+            return read_answer(self.argv[0], order.verb, _read_end(output))
 
 
 class DryRunHook(msgspec.Struct, frozen=True, tag_field="kind", tag="dry-run", forbid_unknown_fields=True):
@@ -120,6 +129,12 @@ class FileHooks:
             why = f"{self.source} has no hook {order.hook!r}; it has: {known}" if self.source else NO_FILE
             return HookAnswer("refused" if order.verb == "rent" else "failed", why)
         return hook.call(order)
+
+
+def _read_end(file: IO[bytes]) -> str:
+    """Returns the end of what a program wrote: however much that is, little of it is looked at."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_OUTPUT))
+    return file.read(MOST_OUTPUT).decode(errors="replace")
 
 
 def read_answer(program: str, verb: HookVerb, output: str) -> HookAnswer:

@@ -122,3 +122,18 @@ def test_a_script_that_does_not_end_is_ended(tmp_path: Path) -> None:
     answer = script(tmp_path, "exec sleep 60", timeout="0.2").call(order())
     assert answer.state == "failed"
     assert "did not end within 0.2 s" in answer.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", ["sleep 5 & wait", """sleep 5 & echo '{"state": "accepted"}'"""])
+def test_what_a_script_leaves_behind_is_not_waited_for(tmp_path: Path, body: str) -> None:
+    answer = script(tmp_path, body, timeout="1").call(order())
+    assert (answer.state, "did not end" in answer.message) in {("accepted", False), ("failed", True)}
+    assert (answer.state == "failed") == body.endswith("wait")
+
+
+@pytest.mark.slow
+def test_a_script_that_prints_without_end_of_line_fills_no_memory(tmp_path: Path) -> None:
+    answer = script(tmp_path, "head -c 50000000 /dev/zero").call(order())
+    assert answer.state == "failed"
+    assert len(answer.message) < 1000
