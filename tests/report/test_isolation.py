@@ -32,7 +32,7 @@ SHARED = {"report.days", "report.months", "report.calendar", "report.prices", "r
 ALSO_SHARED = {"price", "carbon_intensity"}
 OF_TENANT = {"allocation", "cost_hour", "cost_day", "service_hour", "saving"}
 VIEWS_OF_FLEET = {"report.invoice"}  # shares of idle GPUs tell of others
-OF_FLEET = {"node_hour", "release_hour", "idle_node", "gpu_owned"}
+OF_FLEET = {"node_hour", "release_hour", "idle_node", "gpu_owned", "rented_node"}
 PLAN = """
     INSERT INTO plan (generation, epoch, at, lane, state, snapshot, body, desired, others)
     VALUES (1, 1, now(), 'full', 'done', '[]', '', '', '[{"planner": "inss", "resourceCost": 1, "ageSeconds": 0}]')

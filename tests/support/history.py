@@ -66,6 +66,9 @@ REST = """
         ('a-1', 1, 'a100', 'eu', 'onDemand', 80, '2026-01-01Z'), ('l-1', 2, 'l4', 'eu', 'reserved', 24, '2026-01-01Z'),
         ('l-2', 1, 'l4', 'eu', 'spot', 24, '2026-01-01Z');
     INSERT INTO idle_node VALUES ('l-2', '2026-11-21 06:00Z');
+    INSERT INTO rented_node (key, node, pool, hook, state, asked_at, since, start_seconds, minimum_seconds, paid_at,
+        joined_at) VALUES ('l-2-k', 'l-2', 'burst', 'cloud', 'joined', '2026-11-20 06:00Z', '2026-11-20 06:05Z', 300,
+        3600, '2026-11-20 06:00Z', '2026-11-20 06:05Z');
     INSERT INTO carbon_intensity VALUES ('eu', '2026-01-01', '2026-11-21', 300, 'grid operator'),
         ('eu', '2026-11-21', NULL, 200, 'grid operator');
     INSERT INTO saving SELECT hour, tenant, 7, plan, plan * 2, plan * 5 / 4, plan * 3 / 2, plan * 9 / 8
