@@ -168,6 +168,6 @@ def test_a_planner_whose_time_is_over_orders_nothing(database_url: str) -> None:
         renter, store = simulation.planner._renter, simulation.planner.store
         before = rows(simulation, "SELECT key, state, called_at FROM rented_node")
         with pytest.raises(Deposed):
-            renter.carry_out(store.epoch, store.world())
+            renter.carry_out(store.epoch, store.world)
             raise Deposed("nothing was due")
         assert rows(simulation, "SELECT key, state, called_at FROM rented_node") == before

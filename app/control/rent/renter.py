@@ -66,6 +66,7 @@ class Renter:
     _accounts: dict[str, RentAccount] = field(default_factory=dict)  # by pool
     _idle: dict[str, IdleNodes] = field(default_factory=dict)
     _asked_at: datetime | None = None
+    _has_pools: bool = False  # as the last cycle has seen
     _has_orders: bool = True  # until a reading says that there are none
     _statuses: StatusWriter = field(init=False)
 
@@ -75,6 +76,7 @@ class Renter:
     def decide(self, epoch: int, snapshot: Snapshot, problem: Problem, plan: Plan, foresee: Foresee) -> None:
         """Records what is rented and given back from now on; only in mode auto."""
         pools = read_pools(snapshot.declared)
+        self._has_pools = bool(pools)
         is_auto = read_modes(snapshot.declared, snapshot.is_held).fleet == "auto"
         now, last = snapshot.at, self._asked_at
         if not pools or not is_auto or (last is not None and timedelta() <= now - last < PAUSE):
@@ -146,13 +148,19 @@ class Renter:
         self._idle[pool.name] = known.give_back(len(going))
         return going
 
-    def carry_out(self, epoch: int, declared: Sequence[DeclaredObject]) -> None:
-        """Looks at every order, and calls the hooks that are due: each call is recorded before it is made."""
-        pools = read_pools(declared)
-        if not pools and not self._has_orders:
+    def carry_out(self, epoch: int, read_world: Callable[[], Sequence[DeclaredObject]]) -> None:
+        """Looks at every order, and calls the hooks that are due: each call is recorded before it is made.
+
+        A fleet without pools costs one statement, of a new leader, as orders outlive their pool.
+        """
+        if not self._has_pools and not self._has_orders:
             return
         found = self.database.read(read_orders)
         self._has_orders = bool(found)
+        if not self._has_pools and not found:
+            return
+        declared = read_world()
+        pools = read_pools(declared)
         now = self.database.read(clock.moment)
         for row, sight in found:
             step = look(row, sight, now)

@@ -74,7 +74,7 @@ FORGET = statement(
 LAST_ACT = statement(
     "last_act_on_the_fleet",
     """
-    SELECT verb, kind, name, principal, detail FROM audit
+    SELECT verb, kind, name, principal, detail FROM (SELECT * FROM audit ORDER BY id DESC LIMIT 1000) AS newest
     WHERE at > now() - CAST(:within AS interval) AND outcome = 'done' AND kind = ANY(CAST(:kinds AS text[]))
     ORDER BY id DESC LIMIT 1
     """,

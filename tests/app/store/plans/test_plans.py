@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -141,6 +141,7 @@ def exercise(database: Database) -> None:
     database.read(versions.current)
     database.read(lambda c: audit.page(c, 2**62, 101))
     database.read(lambda c: audit.get(c, 7))
+    database.read(lambda c: audit.describe_last_act(c, ["Policy"], timedelta(minutes=1)))
     database.read(lambda c: tokens.find_live(c, "t7"))
     database.read(lambda c: tokens.node_has_token(c, "node-7"))
     database.read(lambda c: tokens.live_ids(c, ["t7", "t8"]))
