@@ -30,11 +30,17 @@ ROUTED = statement(
 SILENT = statement(
     "silent_nodes",
     """
-    SELECT object.name, node_state.received_at FROM object LEFT JOIN node_state ON node_state.node = object.name
-    WHERE object.kind = 'Node' AND object.tenant = ''
-      AND coalesce(node_state.received_at < (SELECT moment()) - CAST(:patience AS interval), true)
-      AND coalesce(CAST(object.status ->> 'reclaimAt' AS timestamptz) > (SELECT moment()), true)
-    ORDER BY node_state.received_at, object.name
+    (SELECT object.name, node_state.received_at
+     FROM node_state JOIN object ON object.kind = 'Node' AND object.tenant = '' AND object.name = node_state.node
+     WHERE node_state.received_at < (SELECT moment()) - CAST(:patience AS interval)
+       AND coalesce(CAST(object.status ->> 'reclaimAt' AS timestamptz) > (SELECT moment()), true)
+     ORDER BY node_state.received_at LIMIT 100)
+    UNION ALL
+    (SELECT object.name, NULL FROM object
+     WHERE object.kind = 'Node' AND object.tenant = ''
+       AND NOT EXISTS (SELECT FROM node_state WHERE node_state.node = object.name)
+     LIMIT 100)
+    ORDER BY received_at, name
     """,
 )
 
@@ -54,5 +60,8 @@ def count_routed(connection: Connection, tenant: str, patience: timedelta) -> di
 
 
 def list_silent_nodes(connection: Connection, patience: timedelta) -> list[tuple[str, datetime | None]]:
-    """Returns the nodes that do not report, each with its last report, the longest silent first; then the new ones."""
+    """Returns nodes that do not report, each with its last report, the longest silent first; then new ones.
+
+    There are a hundred of either at most.
+    """
     return [(row.name, row.received_at) for row in connection.execute(SILENT, {"patience": patience})]
