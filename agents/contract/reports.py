@@ -253,9 +253,10 @@ class Answer(Struct, rename="camel", gc=False):
     incarnation: int = 0  # the highest known of this node; an agent with a lower one continues above it
     endpoints: Counter = 0  # the version of the endpoints that has the copies of this report
     routed: Counter = 0  # every gateway that follows the endpoints has put this version, or a later one, in force
-    # The gateway that reports and has no later version than `routed`; empty if there is none, or if it is not known.
+    # Of the gateways that report, the one with the oldest endpoints that have changed since; empty if there is none.
     behind: Annotated[str, Meta(max_length=253, pattern=r"^[!-~]*$(?!\n)")] = ""
     campaign: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # the profiling that is due here
+    gateways_known: bool = True  # False: `behind` is empty, but a gateway that reports may be behind
 
 
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)?")

@@ -16,6 +16,9 @@ FOLLOWED = "followed"  # the value of --gateway
 SETTLED_SECONDS = 3.0  # a control plane, a long poll, HAProxy: then twice that
 # A new copy waits for no gateway longer than a step may take, and a copy that leaves for none that may be gone.
 LONGEST_SECONDS = 30.0
+# A copy that leaves waits for what is not known: a server that has just started knows it with the next change. Where
+# nothing changes, the endpoints of now have long reached all gateways.
+UNKNOWN_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +38,32 @@ class StoredSpan:
     latest: float
     endpoints: int  # the version in which gateways learn the route
     routed: int  # the highest version that all known gateways had in force
-    behind: str = ""  # the gateway that has no later one, though it reports
+    behind: str | None = ""  # the gateway that has older endpoints, though it reports; None: it is not known
     behind_at: float = -math.inf  # when it was named last
 
     def settled(self, drained: bool) -> bool:
         """Returns whether gateways have the route. A copy that one of them still uses does not leave."""
         if self.latest - self.first < SETTLED_SECONDS:
             return False
-        waited_since = max(self.first, self.behind_at) if drained else self.first
-        return self.routed >= self.endpoints or self.latest - waited_since >= LONGEST_SECONDS
+        if self.routed >= self.endpoints:
+            return True
+        if not drained:
+            return self.latest - self.first >= LONGEST_SECONDS
+        longest_seconds = UNKNOWN_SECONDS if self.behind is None else LONGEST_SECONDS
+        return self.latest - max(self.first, self.behind_at) >= longest_seconds
 
     @property
     def waits_for(self) -> str:
         """Returns a sentence about the gateway that a copy waits for; it changes once a minute, as reports do then."""
         seconds = self.latest - self.first
-        if not self.behind or seconds < LONGEST_SECONDS:
+        if self.behind == "" or seconds < LONGEST_SECONDS:
             return ""
         minutes = int(seconds // 60)
         lasts = f"{minutes} minute{'s' * (minutes > 1)}" if minutes else "half a minute"
-        return (
-            f"gateway {self.behind} has not taken version {self.endpoints} for {lasts}; copies that leave keep serving"
-        )
+        what = f"gateway {self.behind} has not taken version {self.endpoints}"
+        if self.behind is None:
+            what = f"the control plane has not known whether gateways have taken version {self.endpoints}"
+        return f"{what} for {lasts}; copies that leave keep serving"
 
 
 class Followers:
@@ -64,7 +72,8 @@ class Followers:
     A report that was sent counts for nothing: only its answer says that gateways can learn the route. The second answer
     says which endpoints they have put in force meanwhile. Without it, routes are unknown, and every copy stays.
 
-    A copy leaves once every gateway that reports has put that in force, however long this takes. Unlike a sidecar's
+    A copy leaves once every gateway that reports has put that in force, however long this takes; where the control
+    plane cannot tell, after five minutes. Unlike a sidecar's
     acknowledgement this is only likely: a gateway that has fallen silent for half a minute finds a copy gone, and
     sends its requests to another one if they may be repeated.
     """
@@ -78,11 +87,11 @@ class Followers:
         with self._lock:
             return Acknowledged(tuple(self._state(route) for route in routes))
 
-    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int, behind: str) -> None:
+    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int, behind: str | None) -> None:
         """Notes that the control plane has just stored a report with these copies, and with no others.
 
         They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force. Where
-        a gateway that reports has no later one, `behind` names it.
+        a gateway that reports has older endpoints than those of now, `behind` names it; None: that is not known.
         """
         now = self._monotonic()
         routes = [
@@ -99,12 +108,12 @@ class Followers:
             waiting = any(not span.settled(route.drained) for route, span in self._stored.items())
         return min(SETTLED_SECONDS, longest) if waiting else longest
 
-    def _extend(self, route: ReportedRoute, now: float, endpoints: int, routed: int, behind: str) -> StoredSpan:
+    def _extend(self, route: ReportedRoute, now: float, endpoints: int, routed: int, behind: str | None) -> StoredSpan:
         before = self._stored.get(route, StoredSpan(now, now, endpoints, routed))
         routed = max(before.routed, routed)
-        if not behind or routed >= before.endpoints:
-            return StoredSpan(before.first, now, before.endpoints, routed, "", before.behind_at)
-        return StoredSpan(before.first, now, before.endpoints, routed, behind, now)
+        if routed >= before.endpoints:
+            behind = ""
+        return StoredSpan(before.first, now, before.endpoints, routed, behind, now if behind else before.behind_at)
 
     def _state(self, route: Route) -> RouteState:
         span = self._stored.get(ReportedRoute(route.copy, route.address, route.drained))

@@ -58,11 +58,11 @@ class Routes(Protocol):
 class StoredReports(Protocol):
     """Learns which copies gateways can know, where they know them only from this node's stored reports."""
 
-    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int, behind: str) -> None:
+    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int, behind: str | None) -> None:
         """Notes that the control plane has just stored a report with these copies, and with no others.
 
         They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force. Where
-        a gateway that reports has no later one, `behind` names it.
+        a gateway that reports has older endpoints than those of now, `behind` names it; None: that is not known.
         """
 
     def next_report_seconds(self, longest: float) -> float:

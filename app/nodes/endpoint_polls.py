@@ -42,7 +42,20 @@ class EndpointSnapshot:
     read: int = -1  # up to this version of the stream
     endpoints: Endpoints = field(default_factory=lambda: Endpoints(0))  # with the version of their last change
     body: bytes = b""
-    is_change: bool = False  # they differ from what was read before
+    older: int = -1  # the last version at which this server has read others
+
+    def reach(self, version: int) -> int:
+        """Returns up to which version of the stream endpoints of this version are current; 0 before the first read."""
+        return max(0, self.read) if version >= self.endpoints.version else version
+
+    def has_changed_since(self, version: int) -> bool | None:
+        """Returns whether endpoints have changed after this version; None if this server has not seen when they did.
+
+        Another server may give the same endpoints an earlier version: they surely differ from the older ones only.
+        """
+        if self.read >= 0 and version >= self.endpoints.version:
+            return False
+        return True if version <= self.older else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,10 @@ class EndpointPolls:
         self._stopping = False
         self._followed_until = 0.0  # monotonic
 
+    @property
+    def known(self) -> EndpointSnapshot:
+        return self._known
+
     def start(self) -> None:
         """Starts to follow changes; called in the event loop that the polls run in."""
         self._task = asyncio.create_task(self._forever())
@@ -86,14 +103,6 @@ class EndpointPolls:
     def note_gateway(self) -> None:
         """Notes that a gateway follows the endpoints, of this server or of another one."""
         self._followed_until = max(self._followed_until, time.monotonic() + FOLLOWED_SECONDS)
-
-    def reach(self, version: int) -> int:
-        """Returns up to which version of the stream endpoints of this version are current; 0 before the first read."""
-        return max(0, self._known.read) if version >= self._known.endpoints.version else version
-
-    def has_changed_since(self, version: int) -> bool:
-        """Returns whether this server has seen endpoints change after this version; its first read shows no change."""
-        return self._known.is_change and version < self._known.endpoints.version
 
     async def wait(self, who: Principal, after: int, seconds: float, service: str = "") -> bytes | None:
         """Returns the endpoints, of one service or all, once they are newer than `after`; None when the time is up."""
@@ -150,9 +159,9 @@ class EndpointPolls:
             }
             self._nodes = nodes
             if before.body and msgspec.structs.replace(found, version=before.endpoints.version) == before.endpoints:
-                self._known = EndpointSnapshot(read, before.endpoints, before.body, before.is_change)
+                self._known = EndpointSnapshot(read, before.endpoints, before.body, before.older)
             else:
-                self._known = EndpointSnapshot(read, found, msgspec.json.encode(found), bool(before.body))
+                self._known = EndpointSnapshot(read, found, msgspec.json.encode(found), before.read)
                 self._release()
             if refused:
                 await record_refused(self._lane, refused)

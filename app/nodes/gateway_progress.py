@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from app.nodes.endpoint_polls import EndpointPolls
+from app.nodes.endpoint_polls import EndpointPolls, EndpointSnapshot
 from app.nodes.node_lane import NodeLane
 from app.store.database.database import Unavailable
 from app.store.fleet import gateways
@@ -34,7 +34,8 @@ class RoutedVersion:
     """How far gateways have come."""
 
     version: int  # that all of them have in force
-    behind: str = ""  # the gateway that has this one although endpoints have changed since, and that reports
+    behind: str = ""  # of those that report, the one with the oldest endpoints that have changed since
+    is_known: bool = True  # False: none is known to be behind, but one that reports may be
 
 
 @dataclass(slots=True)
@@ -67,6 +68,17 @@ class AwaitedGateways:
         return found
 
 
+def find_routed(awaited: Collection[AwaitedGateway], known: EndpointSnapshot) -> RoutedVersion:
+    """Returns how far these gateways have come; one that is silent hides none that reports and is behind."""
+    version = known.reach(min(gateway.endpoints for gateway in awaited))
+    reporting = [(gateway.endpoints, gateway.name) for gateway in awaited if gateway.reports]
+    if not reporting:
+        return RoutedVersion(version)
+    oldest, name = min(reporting)
+    is_behind = known.has_changed_since(oldest)
+    return RoutedVersion(version, name if is_behind else "", is_behind is not None)
+
+
 class GatewayProgress:
     """Reads what gateways report to any server, at most twice a second for all nodes together."""
 
@@ -91,9 +103,7 @@ class GatewayProgress:
                     self._in_force = None  # the reports that wait are answered without another try
                 self._tried_at = time.monotonic()
         if self._in_force is None:
-            return RoutedVersion(0)
+            return RoutedVersion(0, is_known=False)
         if not self._in_force:
             return RoutedVersion(newest)
-        last = min(self._in_force, key=lambda gateway: (gateway.endpoints, not gateway.reports))
-        is_behind = last.reports and self._endpoints.has_changed_since(last.endpoints)
-        return RoutedVersion(self._endpoints.reach(last.endpoints), last.name if is_behind else "")
+        return find_routed(self._in_force, self._endpoints.known)

@@ -173,10 +173,11 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     routed = await ctx.nodes.gateways.routed(stored.endpoints)
     campaign = await ctx.nodes.campaigns.due(node)
     newest = ctx.nodes.polls.newest(node)
-    await _note_gateway_behind(ctx, routed.behind, sent)
+    if routed.version < stored.endpoints:
+        await _note_gateway_behind(ctx, routed.behind, stored.endpoints, sent)
     reply = Answer(
         True, newest, stored.now, stored.dropped, stored.incarnation, stored.endpoints, routed.version, routed.behind,
-        campaign,
+        campaign, routed.is_known,
     )  # fmt: skip
     return _ENCODER.encode(reply)
 
@@ -212,12 +213,16 @@ async def _note_refused_usage(ctx: Context, node: str, dropped: Sequence[reports
         await ctx.nodes.lane.write(lambda connection: events.record(connection, [event]))
 
 
-async def _note_gateway_behind(ctx: Context, gateway: str, sent: reports.Report) -> None:
-    """Records an event about a gateway for which copies of this node wait; one a minute, however many wait."""
-    waits = next((held.message for held in sent.held_back if held.reason == GATEWAY_BEHIND), "")
-    if not (gateway and waits) or NOTED_GATEWAYS.take(gateway, time.monotonic()):
+async def _note_gateway_behind(ctx: Context, gateway: str, version: int, sent: reports.Report) -> None:
+    """Records an event about a gateway for which copies of this node wait; one a minute, however many wait.
+
+    The node's own sentence may be about another gateway, which it had to wait for before.
+    """
+    is_waiting = any(held.reason == GATEWAY_BEHIND for held in sent.held_back)
+    if not (gateway and is_waiting) or NOTED_GATEWAYS.take(gateway, time.monotonic()):
         return
-    event = event_of(Reason.GATEWAY_BEHIND, waits, kind="Gateway", name=gateway)
+    message = f"gateway {gateway} has not taken version {version}; copies of node {sent.node} that leave keep serving"
+    event = event_of(Reason.GATEWAY_BEHIND, message, kind="Gateway", name=gateway)
     with suppress(Unavailable):
         await ctx.nodes.lane.write(lambda connection: events.record(connection, [event]))
 

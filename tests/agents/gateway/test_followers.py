@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.contract.reports import Copy
-from agents.gateway.followers import LONGEST_SECONDS, SETTLED_SECONDS, Followers
+from agents.gateway.followers import LONGEST_SECONDS, SETTLED_SECONDS, UNKNOWN_SECONDS, Followers
 from agents.seams.routes import Route, RouteState
 
 OLD = Route("old", "shop/search", "10.0.0.1:9000", 10.0)
@@ -25,7 +25,9 @@ class Site:
         self.clock = Clock()
         self.followers = Followers(self.clock)
 
-    def stored(self, *copies: Copy, after: float = 0.0, endpoints: int = 0, routed: int = 0, behind: str = "") -> None:
+    def stored(
+        self, *copies: Copy, after: float = 0.0, endpoints: int = 0, routed: int = 0, behind: str | None = ""
+    ) -> None:
         self.clock.now += after
         self.followers.note_stored(copies, endpoints, routed, behind)
 
@@ -124,6 +126,20 @@ def test_a_copy_waits_for_half_a_minute_once_no_gateway_is_known_to_report_and_t
     assert site.state(GONE) == RouteState("old", True, 1)
     site.stored(copy(GONE), after=1, endpoints=7, routed=6)
     assert site.state(GONE) == RouteState("old", False, 0)
+
+
+def test_a_copy_waits_for_longer_while_it_is_not_known_whether_a_gateway_is_behind() -> None:
+    site = Site()
+    site.stored(copy(GONE), endpoints=7, routed=6, behind="edge-1")
+    site.stored(copy(GONE), after=600, endpoints=7, routed=6, behind="edge-1")
+    site.stored(copy(GONE), after=UNKNOWN_SECONDS - 1, endpoints=7, routed=6, behind=None)
+    why = "the control plane has not known whether gateways have taken version 7 for 14 minutes"
+    assert site.state(GONE) == RouteState("old", True, 1, f"{why}; copies that leave keep serving")
+    site.stored(copy(GONE), after=1, endpoints=7, routed=6, behind=None)
+    assert site.state(GONE) == RouteState("old", False, 0)
+    site.stored(copy(NEW), endpoints=7, behind=None)
+    site.stored(copy(NEW), after=LONGEST_SECONDS, endpoints=7, behind=None)
+    assert site.state(NEW).ready, "a new copy waits no longer than a step may take"
 
 
 def test_a_copy_may_get_requests_until_its_drain_was_stored_for_a_while() -> None:

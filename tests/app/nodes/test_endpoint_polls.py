@@ -58,8 +58,9 @@ def test_copies_of_nodes_are_read_from_the_first_gateway_on_and_not_before(datab
         await asyncio.to_thread(until, lambda: notices.waits >= waits + 2)
         assert not reads
         report(1, 0)
-        assert await GatewayProgress(lane, polls).routed(newest) == RoutedVersion(0), "it cannot be known yet"
-        await asyncio.to_thread(until, lambda: polls.reach(newest) == newest and len(reads) == 1)
+        unread = await GatewayProgress(lane, polls).routed(newest)
+        assert unread == RoutedVersion(0, is_known=False), "it cannot be known yet"
+        await asyncio.to_thread(until, lambda: polls.known.reach(newest) == newest and len(reads) == 1)
         report(2, newest)
         assert await GatewayProgress(lane, polls).routed(newest) == RoutedVersion(newest)
         change()
@@ -67,9 +68,16 @@ def test_copies_of_nodes_are_read_from_the_first_gateway_on_and_not_before(datab
         assert (await GatewayProgress(lane, polls).routed(newest)).behind == "", "no endpoint has changed"
         limit = {"shop/search": endpoints.GatewayLimit(queue_limit=5)}
         assert database.write(lambda c: endpoints.set_limits(c, limit))
-        await asyncio.to_thread(until, lambda: polls.has_changed_since(newest))
+        await asyncio.to_thread(until, lambda: polls.known.has_changed_since(newest))
         behind = await GatewayProgress(lane, polls).routed(newest + 2)
         assert behind == RoutedVersion(newest, "gateway"), "it reports, and has not taken the limit"
+        other = EndpointPolls(lane, notices, Authenticator(database), ())
+        other.start()
+        other.note_gateway()
+        await asyncio.to_thread(until, lambda: other.known.reach(newest + 2) == newest + 2)
+        unsure = await GatewayProgress(lane, other).routed(newest + 2)
+        assert unsure == RoutedVersion(newest, is_known=False), "a server that has just started has seen no change"
+        await other.stop()
         await polls.stop()
 
     event.listen(database.engine, "before_cursor_execute", note)

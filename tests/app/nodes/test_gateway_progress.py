@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.nodes.gateway_progress import AwaitedGateway, AwaitedGateways
+from agents.contract.gateways import Endpoints
+from app.nodes.endpoint_polls import EndpointSnapshot
+from app.nodes.gateway_progress import AwaitedGateway, AwaitedGateways, RoutedVersion, find_routed
 from app.store.fleet.gateways import InForce
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,3 +50,28 @@ def test_a_gateway_that_reports_again_is_awaited_again() -> None:
     assert awaited.read([InForce("gone", START + timedelta(seconds=70), 3)], 70.0) == [
         AwaitedGateway("gone", 3, reports=True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("awaited", "routed"),
+    [
+        ({"silent": 3, "edge": 9}, RoutedVersion(3)),
+        ({"silent": 3, "edge": 7}, RoutedVersion(3, "edge")),
+        ({"silent": 3, "edge": 6, "far": 4}, RoutedVersion(3, "far")),
+        ({"silent": 3, "edge": 8}, RoutedVersion(3, is_known=False)),
+        ({"edge": 9}, RoutedVersion(12)),
+        ({"silent": 3}, RoutedVersion(3)),
+    ],
+)
+def test_a_silent_gateway_hides_none_that_reports_and_is_behind(
+    awaited: dict[str, int], routed: RoutedVersion
+) -> None:  # fmt: skip
+    known = EndpointSnapshot(12, Endpoints(9), older=7)
+    found = [AwaitedGateway(name, version, reports=name != "silent") for name, version in awaited.items()]
+    assert find_routed(found, known) == routed
+
+
+def test_a_server_that_has_just_started_does_not_know_whether_older_endpoints_are_others() -> None:
+    edge = [AwaitedGateway("edge", 6, reports=True)]
+    assert find_routed(edge, EndpointSnapshot()) == RoutedVersion(0, is_known=False)
+    assert find_routed(edge, EndpointSnapshot(9, Endpoints(9))) == RoutedVersion(6, is_known=False)
