@@ -24,6 +24,7 @@ def find_sheets(names: Sequence[str]) -> list[Sheet]:
 
 def manifest(sheet: Sheet, price_per_hour: float | None = None) -> dict[str, Any]:
     """Returns the GpuType manifest of a sheet, at the example price unless another is given."""
+    links = {"nvlinkGbit": sheet.nvlink_gbit_per_second, "pcieGbit": sheet.pcie_gbit_per_second}
     return {
         "apiVersion": "gpuwright/v1",
         "kind": "GpuType",
@@ -38,6 +39,7 @@ def manifest(sheet: Sheet, price_per_hour: float | None = None) -> dict[str, Any
             "idleW": sheet.idle_w,
             "maxW": sheet.max_w,
             "clocksMhz": list(sheet.clocks_mhz),
+            **{name: speed for name, speed in links.items() if speed},
         },
     }
 

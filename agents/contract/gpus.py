@@ -45,6 +45,8 @@ class Sheet:
     source: str
     bandwidth_gb_per_second: float | None  # of its memory; None where nothing asks for it
     tensor_tflops: float | None  # dense half precision, likewise
+    pcie_gbit_per_second: int | None = None  # in each direction; None: no PCIe of its own
+    nvlink_gbit_per_second: int | None = None  # likewise, to all GPUs of its machine; None: none, or bridges of pairs
     mig_profiles: tuple[MigProfile, ...] = ()  # none where it cannot be divided
     mig_memory_slices: int = 0  # into which its memory and its bandwidth are divided
 
@@ -78,6 +80,8 @@ def _read(entry: Mapping[str, Any]) -> Sheet:
         source=entry["source"],
         bandwidth_gb_per_second=entry.get("bandwidthGbPerSecond"),
         tensor_tflops=entry.get("tensorTflops"),
+        pcie_gbit_per_second=entry.get("pcieGbitPerSecond"),
+        nvlink_gbit_per_second=entry.get("nvlinkGbitPerSecond"),
         mig_profiles=tuple(_read_mig_profile(profile) for profile in entry.get("migProfiles", ())),
         mig_memory_slices=entry.get("migMemorySlices", 0),
     )

@@ -54,6 +54,14 @@ class GpuTypeSpec(Spec):
     nvlink_group: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         None, description="How many GPUs of a node are linked with each other, counted from its first; all if left out"
     )
+    nvlink_gbit: Positive | None = Field(
+        None, description="Gbit/s that NVLink carries from one GPU to those linked with it; for `size`, as all below"
+    )
+    pcie_gbit: Positive | None = Field(None, description="Gbit/s that PCIe carries from one GPU to others of its node")
+    network_gbit: Positive | None = Field(
+        None, description="Gbit/s of the network from node to node for each GPU; `size --link-gbit` if left out"
+    )
+    network_price_per_gib: NotNegative = Field(0, description="Price of sending a GiB from node to node")
 
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:

@@ -27,7 +27,13 @@ Examples:
   gpuwright catalogue show l4-24gb -o yaml > types.yaml     a manifest to edit
   gpuwright catalogue apply l4-24gb t4-16gb --price l4-24gb=0.71
 """
-KEPT = ("pricePerHour", "prices", "rentable")  # the user's, of which no sheet knows
+KEPT = (
+    "pricePerHour",
+    "prices",
+    "rentable",
+    "networkGbit",
+    "networkPricePerGib",
+)  # the user's, of which no sheet knows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

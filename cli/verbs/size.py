@@ -58,7 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"of each search of a simulated cycle; default {WORK}. A search for what to rent takes up to ten times as much"
     )
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=work)
-    link = "of each GPU's link, by which prefill servers send keys and values to decode servers; default 200"
+    link = (
+        "of each GPU's network link, by which prefill servers send keys and values to decode servers, where its GpuType"
+        " has no networkGbit; default 200"
+    )
     parser.add_argument("--link-gbit", metavar="N", type=positive, default=200.0, help=link)
     parser.add_argument("--json", action="store_true", help="the answer as one JSON object on stdout")
     nodes = "also write what to rent to this file as Nodes: one for each GPU, or for each server of a language model"
@@ -171,6 +174,8 @@ def _show_models(models: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) 
             cheaper = f"{_pool(parts['servers'])} at {number(parts['costPerHour'])} an hour"
             print(plain(f"{model['service']}: with tokensPerIteration {parts['tokens']}, {cheaper} do both"))
         print(plain(f"{model['service']}: {model['why']}"))
+        if model["cheapest"] == "apart":
+            print(plain(f"{model['service']}: {spell_pools(model['apart'])}"))
     left_out = [model["service"] for model in models if model["together"] is None]
     without = f", without {' and '.join(left_out)}" if left_out else ""
     print(plain(f"rent {_gpus(total['gpus'])} at {number(total['costPerHour'])} an hour in all{without}"))
@@ -183,6 +188,19 @@ def _write_model(model: Mapping[str, Any]) -> tuple[str, ...]:
     two = (_pool(apart.get("prefill", ())), _pool(apart.get("decode", ())), number(apart.get("costPerHour")))
     saving = number(model["savingPerHour"] or None)
     return model["service"], number(model["ratePerSecond"]), *pools, *two, saving
+
+
+def spell_pools(apart: Mapping[str, Any]) -> str:
+    """Returns which pools to run, by which link keys and values go, how long a mean prompt takes, and the price."""
+    link = apart["link"]
+    gpus = sum(apart["gpus"].values())
+    where = f" within {apart['cells']} x {gpus // apart['cells']} GPUs" if apart["cells"] else ""
+    price = f" and {number(link['costPerHour'])} an hour" if link["costPerHour"] else ""
+    return (
+        f"run prefill on {_pool(apart['prefill'])} and decode on {_pool(apart['decode'])}; keys and values go by"
+        f" {link['kind']}{where} at {number(link['gbitPerSecond'])} Gbit/s of each GPU: {number(apart['sentMs'])} ms a"
+        f" prompt{price}"
+    )
 
 
 def _pool(groups: Sequence[Mapping[str, Any]]) -> str:

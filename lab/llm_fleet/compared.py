@@ -30,13 +30,14 @@ from solvers.planning.language import TokenPromise
 from solvers.planning.mixed import MixedCase
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.solve import SolveBudget, find
-from solvers.pools.apart import KeysSent, plan_apart
+from solvers.pools.apart import plan_apart
 from solvers.pools.confirm import FACTOR_STEP, ChooseServers, ConfirmedServers, KeepsPromise, confirm_servers
 from solvers.pools.cover import find_cheapest_pools
+from solvers.pools.links import NETWORK, KeysSent, ServerLink
 from solvers.pools.rated import rate_shape
 from solvers.pools.servers import RatedServer, RequestTrial, ServedShares, ServerGroup, SizedServers, TogetherServers
 
-OURS = "ours"
+OURS, APART, EITHER = "ours", "apart", "ours or apart"
 LEAST_FACTOR = 0.5  # of the rate: plans for less are tried, too
 MOST_MISSES = 2  # in a row, then the search ends: costs fall in steps, and cheaper servers may hold what dearer do not
 CENT = 0.01
@@ -145,8 +146,19 @@ def _rows(case: ComparedCase) -> Iterator[dict[str, Any]]:
             continue
         first = {name: sizings[name](service.rate_per_second) for name, service in problem.services.items()}
         row = _row(case, planner, first, held[planner])
-        both = row["heldCost"], ours["heldCost"]
-        yield row | {"ratio": None if None in both else both[0] / both[1]}
+        yield row | {"ratio": _ratio(row, ours)}
+    cheaper = {name: _find_cheapest(held[OURS][name], held[APART][name]) for name in problem.services}
+    row = _row(case, EITHER, {name: found.servers if found else None for name, found in cheaper.items()}, cheaper)
+    yield row | {"ratio": _ratio(row, ours)}
+
+
+def _find_cheapest(*found: Confirmed | None) -> Confirmed | None:
+    """Returns the first of those that cost least; None where the promise holds with none."""
+    return min(filter(None, found), key=lambda confirmed: confirmed.price_per_hour, default=None)
+
+
+def _ratio(row: Mapping[str, Any], ours: Mapping[str, Any]) -> float | None:
+    return row["heldCost"] / ours["heldCost"] if row["heldCost"] and ours["heldCost"] else None
 
 
 def _sizings(case: ComparedCase, service: Service) -> dict[str, Choosing]:
@@ -156,14 +168,15 @@ def _sizings(case: ComparedCase, service: Service) -> dict[str, Choosing]:
     trace, size = case.catalogue.trace, MODELS[service.model]
     by_buckets = melange(servers, trace, promise, CONTEXT_TOKENS)
     kinds = kinds_of(problem, service, max(PROMPT_PARTS))
-    two_pools = plan_apart(kinds, trace.lengths, promise, KeysSent(size.kv_bytes_per_token, LINK_GBIT))
+    link = ServerLink(NETWORK, dict.fromkeys(problem.gpu_types, LINK_GBIT))
+    two_pools = plan_apart(kinds, trace.lengths, promise, KeysSent(link, size.kv_bytes_per_token))
     single = {f"only {name}": _covering([s for s in servers if s.gpu_type == name]) for name in problem.gpu_types}
     return {
         OURS: lambda rate: _ours(problem, service, rate),
         "melange": lambda rate: _together(by_buckets.groups(rate)),
         "melange blind": lambda rate: _together(by_buckets.blind_groups(rate)),
         **single,
-        "apart": two_pools.find_servers,
+        APART: two_pools.find_servers,
     }
 
 

@@ -108,13 +108,14 @@ def test_every_planner_is_compared_with_ours_on_the_same_requests(
     found = json.loads(capsys.readouterr().out)
     rows = {row["planner"]: row for row in found["rows"]}
     (single,) = (name for name in rows if name.startswith("only "))
-    assert rows.keys() == {"ours", "melange", "melange blind", single, "apart"}
+    assert rows.keys() == {"ours", "melange", "melange blind", single, "apart", "ours or apart"}
     ours = rows["ours"]
     assert ours["violations"] == []
     assert ours["missed"] == []
     assert ours["cost"] == pytest.approx(ours["judgedCost"])
     assert ours["bound"] <= ours["cost"] * (1 + 1e-9)
     assert 0 <= ours["gap"] < 0.01
+    assert rows["ours or apart"]["heldCost"] <= min(ours["heldCost"], rows["apart"]["heldCost"])
     for row in rows.values():
         assert row["heldCost"] > 0
         assert row["ratio"] == pytest.approx(row["heldCost"] / ours["heldCost"])

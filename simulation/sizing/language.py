@@ -22,6 +22,7 @@ from simulation.sizing.run import SizingReport
 from solvers.planning.problem import Service
 from solvers.pools.apart import ApartServers
 from solvers.pools.confirm import ConfirmedServers
+from solvers.pools.links import NETWORK, NVLINK, PCIE, ServerLink
 from solvers.pools.servers import ServerGroup, TogetherServers
 from solvers.pools.size import ServerMarket, ServiceSize, size_service
 
@@ -41,17 +42,39 @@ def size_language_models(
     if not services:
         return []
     market = RentalMarket.of(declared)
+    links = list_links(declared, link_gbit)
     left, found = dict(market.most), []
     for service in sorted(services, key=lambda service: -service.priority):
         curve = curves.get(service.name)
         rate = max(curve.rates) if curve else service.rate_per_second
         at_rate = replace(service, rate_per_second=max(rate, LEAST_RATE))
         say(f"{service.name}: servers for {at_rate.rate_per_second:g} requests a second, together and apart")
-        sized = size_service(problem, at_rate, ServerMarket(dict(left), market.price_per_hour, link_gbit))
+        sized = size_service(problem, at_rate, ServerMarket(dict(left), market.price_per_hour, links))
         found.append(sized)
         for gpu_type, gpus in count_gpus([sized]).items():
             left[gpu_type] -= gpus
     return found
+
+
+def list_links(declared: DeclaredFiles, link_gbit: float) -> list[ServerLink]:
+    """Returns the links of GPUs that may be rented, the quickest kinds first.
+
+    Within a node there is NVLink, and PCIe where it joins more GPUs. How many GPUs a rented node has is known from
+    declared Nodes of its type, or for NVLink from the GpuType's nvlinkGroup.
+    """
+    specs = {each.name: each.spec for each in declared.of(Kind.GPU_TYPE) if each.spec.get("rentable")}
+    nodes = [each.spec for each in declared.of(Kind.NODE)]
+    largest = {name: max((int(spec["gpus"]) for spec in nodes if spec["gpuType"] == name), default=1) for name in specs}
+    nvlink, pcie = [], []
+    for name, spec in sorted(specs.items()):
+        joined = int(spec.get("nvlinkGroup") or largest[name]) if spec.get("nvlinkGbit") else 1
+        if joined > 1:
+            nvlink.append(ServerLink(NVLINK, {name: spec["nvlinkGbit"]}, most_gpus=joined))
+        if spec.get("pcieGbit") and largest[name] > joined:
+            pcie.append(ServerLink(PCIE, {name: spec["pcieGbit"]}, most_gpus=largest[name]))
+    speeds = {name: spec.get("networkGbit") or link_gbit for name, spec in specs.items()}
+    price = max((spec.get("networkPricePerGib", 0.0) for spec in specs.values()), default=0.0)
+    return [*nvlink, *pcie, ServerLink(NETWORK, speeds, price)]
 
 
 def leave_language_models_out(declared: DeclaredFiles, sized: Sequence[ServiceSize]) -> DeclaredFiles | None:
@@ -105,6 +128,7 @@ def write_figures(sized: Sequence[ServiceSize]) -> list[dict[str, Any]]:
             "together": _write_together(each.together) if each.together else None,
             "parts": {"tokens": each.parts.tokens, **_write_together(each.parts.confirmed)} if each.parts else None,
             "apart": _write_apart(each.service, each.apart) if each.apart else None,
+            "cheapest": each.cheapest or None,
             "savingPerHour": round(each.saving_per_hour, 6),
             "why": each.why,
         }
@@ -138,10 +162,22 @@ def _write_together(confirmed: ConfirmedServers[TogetherServers]) -> dict[str, A
 
 def _write_apart(service: Service, confirmed: ConfirmedServers[ApartServers]) -> dict[str, Any]:
     assert service.tokens
-    servers = confirmed.servers
+    servers, link = confirmed.servers, confirmed.servers.sent.link
+    pools = {"prefill": servers.prefill, "decode": servers.decode}
+    whole = {
+        name: [replace(group, count=servers.cells * group.count, rate_per_second=servers.cells * group.rate_per_second)
+               for group in pool]
+        for name, pool in pools.items()
+    }  # fmt: skip
+    used = {group.server.gpu_type for group in (*servers.prefill, *servers.decode)}
     return _write_confirmed(confirmed) | {
-        "prefill": list(map(_write_group, servers.prefill)),
-        "decode": list(map(_write_group, servers.decode)),
+        **{name: list(map(_write_group, pool)) for name, pool in whole.items()},
+        "cells": servers.cells if link.most_gpus else None,
+        "link": {
+            "kind": link.kind,
+            "gbitPerSecond": min(link.gbit_per_second[name] for name in used),
+            "costPerHour": round(servers.sent.price_per_hour, 6),
+        },
         "sentMs": round(service.tokens.lengths.input_mean * servers.sent_ms_per_token, 3),
     }
 

@@ -1,15 +1,16 @@
 """Prefill and decode apart, as Splitwise and DistServe do: one pool computes prompts, another gives the answers.
 
-Each pool is the cheapest set of servers that carries the rate, of any GPU types and degrees. Both are simulated, one
-after the other: a request leaves its first server with its first token, its keys and values are sent, and it waits at
-its second server for its second token. The time of sending and of waiting there counts as pace.
+Each pool is the cheapest set of servers that carries the rate, of any GPU types and degrees; over a link that joins few
+GPUs, both stand beside each other in cells that are alike. Both pools are simulated: a prompt is computed, its keys and
+values are sent, and the request waits at its second server for its first token. All of that counts in TTFT.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from itertools import product
+from math import ceil, inf
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from solvers.llm.iteration import TokenLengths, TokenPromise
 from solvers.llm.served import serve_stream
 from solvers.llm.streams import TokenStream
 from solvers.pools.cover import ANY_NUMBER, PoolLimits, find_cheapest_pools
+from solvers.pools.links import KeysSent, send_keys
 from solvers.pools.rated import rate_best
 from solvers.pools.servers import (
     Floats,
@@ -31,119 +33,164 @@ from solvers.pools.servers import (
     sum_costs,
 )
 
-BYTES_PER_GBIT_MS = 1e9 / 8 / 1000  # that a link of one gigabit a second sends in a millisecond
 ALL_CACHED = 1 - 1e-9  # of a prompt: all but one token
-FIRST_WAIT_TOKENS = 4  # times the promised TPOT: how long a request may wait at its second server
+# Times the promised TPOT: how long a request may wait at its second server for its first token. Prompts have the rest.
+HANDOVER_TOKENS = (1.5, 3.0, 6.0)
+LINK_BUSY_SHARE = 0.8  # of the time, at most: what is sent at once waits
 REQUESTS_PER_SERVER = 500  # are simulated, at least
 UNIT_RATE = 1000.0  # arrivals are then in milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class KeysSent:
-    """What goes from the first server to the second: the keys and values of each token of a prompt."""
-
-    bytes_per_token: float
-    gbit_per_second: float  # of each GPU's link
-
-    def milliseconds_per_token(self, gpus: int) -> float:
-        """Returns how long those of a token take between servers of so many GPUs each."""
-        return self.bytes_per_token / (self.gbit_per_second * BYTES_PER_GBIT_MS * gpus)
-
-
 @dataclass(frozen=True, eq=False)
 class ApartServers:
-    """Two pools of servers."""
+    """Two pools of servers, in one cell or in several that are alike: keys and values stay within a cell."""
 
-    prefill: Sequence[ServerGroup]
+    prefill: Sequence[ServerGroup]  # of a cell
     decode: Sequence[ServerGroup]
     sent: KeysSent
+    cells: int = 1
 
     @property
     def cost_per_hour(self) -> float:
-        return sum_costs(self.prefill) + sum_costs(self.decode)
+        return self.cells * (sum_costs(self.prefill) + sum_costs(self.decode)) + self.sent.price_per_hour
 
     @property
     def gpu_counts(self) -> dict[str, int]:
-        return count_gpus_of([*self.prefill, *self.decode])
+        counts = count_gpus_of([*self.prefill, *self.decode])
+        return {gpu_type: self.cells * gpus for gpu_type, gpus in counts.items()}
 
     @property
     def sent_ms_per_token(self) -> float:
-        """Returns how long keys and values of a token take to the second server, over the fewest GPUs of any server."""
-        return self.sent.milliseconds_per_token(min(group.server.degree for group in (*self.prefill, *self.decode)))
+        """Returns how long keys and values of a token take between the servers with the slowest links."""
+        return max(self.sent.milliseconds_per_token(group.server) for group in (*self.prefill, *self.decode))
 
     def simulate(self, trial: RequestTrial) -> ServedShares:
-        """Returns what requests get: every server of both pools is simulated."""
+        """Returns what requests get: every server of both pools of a cell is simulated."""
         servers = sum(group.count for group in (*self.prefill, *self.decode))
         stream = trial.source.draw_requests(max(trial.requests, REQUESTS_PER_SERVER * servers), trial.seed)
-        arrivals = stream.arrivals * 1000 / trial.rate_per_second
+        arrivals = stream.arrivals * (1000 * self.cells / trial.rate_per_second)
+        first, tpot = np.full(len(arrivals), inf), np.full(len(arrivals), inf)
+        at_first = _choose_servers(self.prefill, arrivals, trial.seed)
         prompts = TokenStream(arrivals, stream.inputs, np.ones_like(stream.inputs), stream.cached)
-        first, _, lost = _pass_through(self.prefill, prompts, trial.seed)
-        sent = first + stream.inputs * self.sent_ms_per_token
-        continues = (stream.outputs > 1) & np.isfinite(first)
-        last = first.copy()
-        inputs = stream.inputs[continues]
-        answers = TokenStream(sent[continues], inputs + 1, stream.outputs[continues] - 1, inputs)
-        _, last[continues], lost_there = _pass_through(self.decode, answers, trial.seed)
-        lost[continues] += lost_there
-        tokens = stream.outputs - 1
-        tpot = np.where(tokens > 0, (last - first) / np.maximum(tokens, 1), np.nan)
-        tpot[(tokens > 0) & ~np.isfinite(last)] = inf
+        ready, _, lost = _serve(self.prefill, prompts, at_first)
+        served = np.flatnonzero(np.isfinite(ready))
+        at_second = _choose_servers(self.decode, ready[served], trial.seed)
+        inputs = stream.inputs[served]
+        ends = [
+            (chosen, inputs * np.array(list(map(self.sent.milliseconds_per_token, _list_servers(pool))))[chosen])
+            for pool, chosen in ((self.prefill, at_first[served]), (self.decode, at_second))
+        ]
+        there = send_keys(ready[served], ends[0], ends[1])
+        answers = TokenStream(there, inputs, stream.outputs[served], inputs - 1)  # the last token is computed again
+        first[served], tpot[served], lost_there = _serve(self.decode, answers, at_second)
+        lost[served] += lost_there
         return read_shares(count_kept(first - arrivals, tpot, lost, trial.promise))
 
 
 @dataclass(frozen=True, slots=True)
-class ApartPlanner:
-    """The servers to choose from for prompts and for answers, with the rates that they carry."""
+class RatedPools:
+    """The servers to choose from for prompts and for answers, with the rates that they carry for parts of a TTFT."""
 
     prefill: Sequence[RatedServer]
     decode: Sequence[RatedServer]
+
+    def find_pools(self, rate_per_second: float, sent: KeysSent, limits: PoolLimits) -> Iterator[ApartServers]:
+        """Yields both pools as cheap as any for this rate, if there are any: of a network, or in cells."""
+        if sent.link.most_gpus is not None:
+            yield from self._list_cells(sent, sent.link.most_gpus, rate_per_second, limits)
+        elif pools := find_cheapest_pools((self.prefill, self.decode), rate_per_second, limits):
+            yield ApartServers(pools[0], pools[1], sent)
+
+    def _list_cells(self, sent: KeysSent, most_gpus: int, rate: float, limits: PoolLimits) -> Iterator[ApartServers]:
+        """Yields as many cells as carry the rate, of each cell whose GPUs one link joins."""
+        for first, second in product(self.prefill, self.decode):
+            if first.gpu_type != second.gpu_type:
+                continue
+            for prompts in range(1, most_gpus // first.degree + 1):
+                for answers in range(1, (most_gpus - prompts * first.degree) // second.degree + 1):
+                    carried = min(prompts * first.rate_per_second, answers * second.rate_per_second)
+                    cells = max(ceil(rate / carried), ceil(limits.fewest / min(prompts, answers)))
+                    prefill, decode = (
+                        [ServerGroup(server, count, rate / cells)]
+                        for server, count in ((first, prompts), (second, answers))
+                    )
+                    servers = ApartServers(prefill, decode, sent, cells)
+                    gpus = servers.gpu_counts[first.gpu_type]
+                    if limits.most_gpus is None or gpus <= limits.most_gpus.get(first.gpu_type, 0):
+                        yield servers
+
+
+@dataclass(frozen=True, slots=True)
+class ApartPlanner:
+    """The servers to choose from, for each way to divide the promised TTFT between both pools."""
+
+    divided: Sequence[RatedPools]
     sent: KeysSent
 
     def find_servers(self, rate_per_second: float, limits: PoolLimits = ANY_NUMBER) -> ApartServers | None:
-        """Returns both pools for this rate; None where no server carries prompts, or none carries answers."""
-        pools = find_cheapest_pools((self.prefill, self.decode), rate_per_second, limits)
-        return None if pools is None else ApartServers(pools[0], pools[1], self.sent)
+        """Returns the cheapest pools for this rate; None where no server carries prompts, or none carries answers."""
+        pools = (found for rated in self.divided for found in rated.find_pools(rate_per_second, self.sent, limits))
+        return min(pools, key=lambda servers: servers.cost_per_hour, default=None)
 
 
 def plan_apart(
     servers: Sequence[RatedServer], lengths: TokenLengths, promise: TokenPromise, sent: KeysSent
 ) -> ApartPlanner:
     """Returns the planner: each server computes prompts alone, or answers alone, with its best requests at once."""
-    prompts = replace(lengths, output_mean=1.0, output_p95=1.0)
-    rest = replace(
-        lengths, output_mean=max(1.0, lengths.output_mean - 1), output_p95=max(1.0, lengths.output_p95 - 1),
-        prefix_share=ALL_CACHED,
-    )  # fmt: skip
-    quick = replace(promise, tpot_ms=inf)
-    waiting = replace(promise, ttft_ms=FIRST_WAIT_TOKENS * promise.tpot_ms)
+    linked = [server for server in servers if server.gpu_type in sent.link.gbit_per_second]
     return ApartPlanner(
-        [server for kind in servers for server in rate_best(kind, prompts, quick)],
-        [server for kind in servers for server in rate_best(kind, rest, waiting)],
-        sent,
+        [_rate_pools(linked, lengths, promise, sent, tokens * promise.tpot_ms) for tokens in HANDOVER_TOKENS], sent
     )
 
 
-def _pass_through(pool: Sequence[ServerGroup], stream: TokenStream, seed: int) -> tuple[Floats, Floats, Integers]:
-    """Returns when each request gets its first and its last token of a pool, and how often it was preempted.
+def _rate_pools(
+    servers: Sequence[RatedServer], lengths: TokenLengths, promise: TokenPromise, sent: KeysSent, handover_ms: float
+) -> RatedPools:
+    """Returns the servers for both pools; what sends a long prompt's keys and the hand-over leave of TTFT is prefill's.
 
-    Requests go to servers at random, by the rates that these were planned for.
+    No server gets more than its links send.
     """
+    prompts = replace(lengths, output_mean=1.0, output_p95=1.0)
+    answers = replace(lengths, prefix_share=ALL_CACHED)
+    prefill: list[RatedServer] = []
+    decode: list[RatedServer] = []
+    for kind in servers:
+        left_ms = promise.ttft_ms - handover_ms - lengths.input_p95 * sent.milliseconds_per_token(kind)
+        if left_ms <= 0:
+            continue
+        most = LINK_BUSY_SHARE * sent.most_per_second(kind, lengths.input_mean)
+        quick, waiting = replace(promise, ttft_ms=left_ms, tpot_ms=inf), replace(promise, ttft_ms=handover_ms)
+        for pool, work, kept in ((prefill, prompts, quick), (decode, answers, waiting)):
+            found = rate_best(kind, work, kept)
+            pool += [replace(server, rate_per_second=min(server.rate_per_second, most)) for server in found]
+    return RatedPools(prefill, decode)
+
+
+def _list_servers(pool: Sequence[ServerGroup]) -> list[RatedServer]:
+    return [group.server for group in pool for _ in range(group.count)]
+
+
+def _choose_servers(pool: Sequence[ServerGroup], arrivals: Floats, seed: int) -> Integers:
+    """Returns the server of each request: requests go to servers at random, by the rates of the plan."""
     rates = np.concatenate([np.full(group.count, group.rate_per_second / group.count) for group in pool])
-    servers = [group.server for group in pool for _ in range(group.count)]
-    order = np.argsort(stream.arrivals, kind="stable")
-    generator = np.random.default_rng([len(order), seed, len(servers)])
+    order = np.argsort(arrivals, kind="stable")
+    generator = np.random.default_rng([len(order), seed, len(rates)])
     server_of = np.empty(len(order), dtype=np.int64)
-    server_of[order] = generator.choice(len(servers), len(order), p=rates / rates.sum())
-    first, last = np.full(len(order), inf), np.full(len(order), inf)
+    server_of[order] = generator.choice(len(rates), len(order), p=rates / rates.sum())
+    return server_of
+
+
+def _serve(pool: Sequence[ServerGroup], stream: TokenStream, server_of: Integers) -> tuple[Floats, Floats, Integers]:
+    """Returns when each request gets its first token of a pool, its pace, and how often it was preempted."""
+    order = np.argsort(stream.arrivals, kind="stable")
+    first, tpot = np.full(len(order), inf), np.full(len(order), np.nan)
     lost = np.zeros(len(order), dtype=np.int64)
-    for number, server in enumerate(servers):
+    for number, server in enumerate(_list_servers(pool)):
         own = order[server_of[order] == number]
         if not len(own):
             continue
         part = stream.of(own)
         run = serve_stream(server.cost, server.limits, part, UNIT_RATE)
         assert run is not None  # nothing stops it early
-        first[own] = part.arrivals + run.ttft_ms
-        last[own] = first[own] + np.where(part.outputs > 1, run.tpot_ms, 0.0) * (part.outputs - 1)
-        lost[own] = run.preempted
-    return first, last, lost
+        first[own], tpot[own], lost[own] = part.arrivals + run.ttft_ms, run.tpot_ms, run.preempted
+    return first, tpot, lost

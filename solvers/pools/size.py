@@ -11,29 +11,34 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
+from solvers.llm.capacity import rough_rate
 from solvers.planning.fleet.offers import read_offers
 from solvers.planning.language import TokenLengths, TokenService
 from solvers.planning.problem import Problem, Service, Variant
-from solvers.pools.apart import ApartServers, KeysSent, plan_apart
-from solvers.pools.confirm import ConfirmedServers, confirm_servers
+from solvers.pools.apart import ApartServers, plan_apart
+from solvers.pools.confirm import ChooseServers, ConfirmedServers, confirm_servers
 from solvers.pools.cover import PoolLimits, find_cheapest_pools
+from solvers.pools.judge import ApartTerms, list_violations
+from solvers.pools.links import ServerLink, price_keys
 from solvers.pools.rated import list_kinds, rate_best, rate_shape
 from solvers.pools.servers import DeclaredRequests, RatedServer, RequestTrial, SizedServers, TogetherServers
+from solvers.proof import must_be_right
 
 REQUESTS = 40_000  # are simulated for each group of servers
 SEEDS = (11, 12)  # of the simulations, all of which must keep the promise: what holds by chance once seldom does twice
 PROMPT_PARTS = (1024, 512, 256)  # tokens of an iteration: fewer than the profile has make answers quicker
+TOGETHER, PARTS, APART = "together", "parts", "apart"  # the forms
 NOTHING_KEEPS = "nothing that may be rented keeps the promise"
 CENT_PER_HOUR = 0.01  # a smaller difference is none
 
 
 @dataclass(frozen=True, slots=True)
 class ServerMarket:
-    """What may be rented: GPUs of each type, their prices, and the link between two servers."""
+    """What may be rented: GPUs of each type, their prices, and the links between servers, the quickest first."""
 
     most_gpus: Mapping[str, int]
     price_per_hour: Mapping[str, float]
-    link_gbit: float  # a second, of each GPU
+    links: Sequence[ServerLink]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,16 @@ class ServiceSize:
         both = self.parts.confirmed if self.parts else self.together
         saving = both.price_per_hour - self.apart.price_per_hour if both and self.apart else 0.0
         return saving if saving > CENT_PER_HOUR else 0.0
+
+    @property
+    def cheapest(self) -> str:
+        """Returns the form that costs least; of forms that cost alike the simplest; empty where none keeps the promise.
+
+        Two pools are chosen only where they cost less, so an answer is never dearer than servers that do both.
+        """
+        if self.saving_per_hour or (self.apart and not self.together and not self.parts):
+            return APART
+        return PARTS if self.parts else TOGETHER if self.together else ""
 
 
 def size_service(problem: Problem, service: Service, market: ServerMarket) -> ServiceSize:
@@ -108,15 +123,39 @@ class _ServiceCase:
         return best
 
     def find_apart(self) -> ConfirmedServers[ApartServers] | None:
-        """Returns the cheaper of the two pools of each variant."""
-        found = []
+        """Returns the cheapest two pools, of each variant over each link; of those that cost alike the quickest link.
+
+        Raises SolverBug where the judge finds a broken rule.
+        """
+        best: ConfirmedServers[ApartServers] | None = None
         for variant in self.variants:
-            assert variant.llm
-            sent = KeysSent(variant.llm.kv_bytes_per_token, self.market.link_gbit)
-            planner = plan_apart(self._list_kinds(variant), self._lengths_of(variant), self.tokens.promise, sent)
-            choose = partial(planner.find_servers, limits=self.limits)
-            found.append(confirm_servers(choose, self.is_kept, self.rate))
-        return min(filter(None, found), key=lambda confirmed: confirmed.price_per_hour, default=None)
+            kinds = self._list_kinds(variant)
+            for link in self.market.links:
+                choose = self._choose_over(link, variant, kinds, best.price_per_hour - CENT_PER_HOUR if best else inf)
+                best = confirm_servers(choose, self.is_kept, self.rate) or best
+        return best
+
+    def _choose_over(
+        self, link: ServerLink, variant: Variant, kinds: Sequence[RatedServer], dearest: float
+    ) -> ChooseServers[ApartServers]:
+        """Returns what chooses two pools of a variant over a link, and only ones that cost less than this."""
+        assert variant.llm
+        lengths, size = self._lengths_of(variant), variant.llm
+        sent = price_keys(link, size.kv_bytes_per_token, self.rate * lengths.input_mean)
+        planner = plan_apart(kinds, lengths, self.tokens.promise, sent)
+        terms = ApartTerms(
+            self.rate, lengths.input_mean, size.context_tokens, size.kv_bytes_per_token, self.market.price_per_hour,
+            self.market.most_gpus, self.limits.fewest,
+        )  # fmt: skip
+
+        def choose(rate_per_second: float) -> ApartServers | None:
+            servers = planner.find_servers(rate_per_second, self.limits)
+            if servers is None or servers.cost_per_hour >= dearest:
+                return None
+            must_be_right("the choice of two pools", list_violations(servers, terms))
+            return servers
+
+        return choose
 
     def is_kept(self, servers: SizedServers) -> bool:
         """Returns whether the promise holds with these servers, in every simulation."""
@@ -133,20 +172,35 @@ class _ServiceCase:
     ) -> str:
         both = parts.confirmed if parts else together
         if apart is None:
-            return "no two pools of what may be rented keep the promise" if both else NOTHING_KEEPS
+            return (
+                "apart is not possible: no two pools of what may be rented keep the promise" if both else NOTHING_KEEPS
+            )
         if both is None:
-            return "only two pools keep the promise"
-        if both.price_per_hour - apart.price_per_hour <= CENT_PER_HOUR:
-            return f"two pools cost {apart.price_per_hour:.4g} an hour, servers that do both {both.price_per_hour:.4g}"
-        largest, whole = (
+            return "only apart keeps the promise"
+        saving = both.price_per_hour - apart.price_per_hour
+        if saving <= CENT_PER_HOUR:
+            return (
+                f"apart does not pay: two pools cost {apart.price_per_hour:.4g} an hour, servers that do both"
+                f" {both.price_per_hour:.4g}"
+            )
+        whole, largest = (
             max(groups, key=lambda group: group.rate_per_second).server
-            for groups in (apart.servers.decode, both.servers.groups)
+            for groups in (both.servers.groups, apart.servers.decode)
         )
         return (
-            f"a server of {largest.degree} {largest.gpu_type} gives the answers of {largest.rate_per_second:.3g}"
-            f" requests/s within {self.tokens.promise.tpot_ms:g} ms a token; one of {whole.degree} {whole.gpu_type}"
-            f" that computes their prompts, too, serves {whole.rate_per_second:.3g}"
+            f"apart saves {saving:.4g} an hour since {self._find_tight(together or both)} is tight: a server of"
+            f" {largest.degree} {largest.gpu_type} gives the answers of {largest.rate_per_second:.3g} requests/s within"
+            f" {self.tokens.promise.tpot_ms:g} ms a token; one of {whole.degree} {whole.gpu_type} that computes their"
+            f" prompts, too, serves {whole.rate_per_second:.3g}"
         )
+
+    def _find_tight(self, both: ConfirmedServers[TogetherServers]) -> str:
+        """Returns which of the two promises limits a server that does both: without it, it would carry more."""
+        server = max(both.servers.groups, key=lambda group: group.rate_per_second).server
+        lengths, promise = self._lengths_of(self.variants[0]), self.tokens.promise
+        relaxed = {"TPOT": replace(promise, tpot_ms=inf), "TTFT": replace(promise, ttft_ms=inf)}
+        rates = {name: rough_rate(server.cost, server.limits, lengths, kept) for name, kept in relaxed.items()}
+        return max(rates, key=rates.__getitem__)
 
     def _cover(self, servers: Sequence[RatedServer], planned: float) -> TogetherServers | None:
         pools = find_cheapest_pools([servers], planned, self.limits)

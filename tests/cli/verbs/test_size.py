@@ -178,6 +178,9 @@ def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing
     assert "unserved with all that may be rented: shop/b: " in capsys.readouterr().out
 
 
+NETWORK = {"kind": "network", "gbitPerSecond": 200, "costPerHour": 0}
+
+
 def write_language_models(folder: Path, *services: str, gpus: int = 64) -> Path:
     """Writes the example with these of its services, and so many GPUs of each type to rent."""
     example = Path(__file__).parents[3] / "examples" / "language-models.yaml"
@@ -203,6 +206,7 @@ def test_language_models_get_servers_of_their_own_and_two_pools_beside_them(
     rows = {row["service"]: row for row in found["languageModels"]}
     assert {name: row["ratePerSecond"] for name, row in rows.items()} == {"shop/assistant": 2, "shop/summaries": 90}
     assert all(row["apart"]["sentMs"] > 0 for row in rows.values())
+    assert all(row["apart"]["link"] == NETWORK for row in rows.values())
     assert found["total"]["costPerHour"] == sum(row["together"]["costPerHour"] for row in rows.values())
     assert main(words) == 0
     shown = capsys.readouterr().out
@@ -254,3 +258,16 @@ def test_the_verb_loads_nothing_large_before_it_knows_what_is_asked(tmp_path: Pa
     assert helped.code == 0
     assert "gpuwright size -f fleet.yaml --rates yesterday.csv --json" in helped.out
     assert helped.peak_mb < 60
+
+
+def test_two_pools_that_save_are_told_with_their_link_and_what_it_costs() -> None:
+    apart = {
+        "prefill": [{"count": 3, "gpus": 1, "gpuType": "a"}], "decode": [{"count": 6, "gpus": 2, "gpuType": "a"}],
+        "gpus": {"a": 15}, "cells": 3, "sentMs": 4.7, "link": {"kind": "pcie", "gbitPerSecond": 252, "costPerHour": 0},
+    }  # fmt: skip
+    assert size.spell_pools(apart) == (
+        "run prefill on 3 x 1 a and decode on 6 x 2 a; keys and values go by pcie within 3 x 5 GPUs at 252 Gbit/s of"
+        " each GPU: 4.7 ms a prompt"
+    )
+    paid = apart | {"cells": None, "link": {"kind": "network", "gbitPerSecond": 50, "costPerHour": 12.5}}
+    assert size.spell_pools(paid).endswith("by network at 50 Gbit/s of each GPU: 4.7 ms a prompt and 12.5 an hour")

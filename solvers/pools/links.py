@@ -1,0 +1,73 @@
+"""Links between servers: how long they take to send keys and values, what that costs, and in which order they do it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from solvers.pools.servers import Floats, Integers, RatedServer
+
+NVLINK, PCIE, NETWORK = "nvlink", "pcie", "network"
+BYTES_PER_GBIT_MS = 1e9 / 8 / 1000  # that a link of one gigabit a second sends in a millisecond
+BYTES_PER_GIB = 2.0**30
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLink:
+    """A kind of link: NVLink and PCIe join some GPUs of one type, the network joins all."""
+
+    kind: str
+    gbit_per_second: Mapping[str, float]  # of each GPU in each direction, by GPU type
+    price_per_gib: float = 0.0
+    most_gpus: int | None = None  # that it joins; None: any number, of any types
+
+    def gbit_of(self, server: RatedServer) -> float:
+        """Returns the speed of all links of a server."""
+        return self.gbit_per_second[server.gpu_type] * server.degree
+
+
+@dataclass(frozen=True, slots=True)
+class KeysSent:
+    """What goes over a link: the keys and values of each token of a prompt, and what sending them costs."""
+
+    link: ServerLink
+    bytes_per_token: float
+    price_per_hour: float = 0.0  # at the rate of the service
+
+    def milliseconds_per_token(self, server: RatedServer) -> float:
+        """Returns how long those of a token occupy the links of a server."""
+        return self.bytes_per_token / (self.link.gbit_of(server) * BYTES_PER_GBIT_MS)
+
+    def most_per_second(self, server: RatedServer, tokens: float) -> float:
+        """Returns how many prompts of so many tokens the links of a server send in a second, one after the other."""
+        return 1000.0 / (tokens * self.milliseconds_per_token(server))
+
+
+def price_keys(link: ServerLink, bytes_per_token: float, tokens_per_second: float) -> KeysSent:
+    """Returns what is sent for prompts of so many tokens a second, with its price."""
+    gib_per_hour = bytes_per_token * tokens_per_second * 3600 / BYTES_PER_GIB
+    return KeysSent(link, bytes_per_token, gib_per_hour * link.price_per_gib)
+
+
+def send_keys(ready: Floats, sending: tuple[Integers, Floats], receiving: tuple[Integers, Floats]) -> Floats:
+    """Returns when the keys and values of each request are at their second server.
+
+    Both ends are given as the server of each request and the time that its links are busy. Each server sends one
+    request after the other, and receives so; what is received goes on while it is sent.
+    """
+    sent = _queue_up(ready, *sending)
+    received = _queue_up(sent - sending[1], *receiving)
+    return np.maximum(sent, received)
+
+
+def _queue_up(ready: Floats, server_of: Integers, busy: Floats) -> Floats:
+    """Returns when each request ends at its server, which takes them in the order in which they are ready."""
+    ends = np.empty_like(ready)
+    for server in np.unique(server_of):
+        own = np.flatnonzero(server_of == server)
+        own = own[np.argsort(ready[own], kind="stable")]
+        total = np.cumsum(busy[own])
+        ends[own] = total + np.maximum.accumulate(ready[own] - total + busy[own])
+    return ends
