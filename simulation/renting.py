@@ -36,11 +36,13 @@ class RentedMachine:
 
 
 class SimulatedCloud:
-    """Rents at once and in any number; the same key never rents twice."""
+    """Rents at once and in any number, but of pools that are short; the same key never rents twice."""
 
     def __init__(self, world: DeclaredFiles, make_truth: MakeTruth) -> None:
         self.world, self._make_truth = world, make_truth
         self.machines: dict[str, RentedMachine] = {}  # by key
+        self.short_pools: frozenset[str] = frozenset()  # pools that have no machine left to rent
+        self.refusals = 0
         self._fleet: SimulatedFleet | None = None
         self._post: Post | None = None
 
@@ -59,10 +61,23 @@ class SimulatedCloud:
                 machine.paid_until, machine.is_up = max(now, least), False
                 self._leave(machine)
             return HookAnswer("returned")
+        if machine is None and order.pool in self.short_pools:
+            self.refusals += 1
+            return HookAnswer("refused", f"pool {order.pool} has no machine left: its spot nodes are being reclaimed")
         if machine is None:
             starts = self._pool(order.pool)["startSeconds"]
             self.machines[order.key] = RentedMachine(order.key, order.pool, order.node, order.spec, now, now + starts)
         return HookAnswer("accepted")
+
+    def take_back(self, node: str) -> bool:
+        """Takes a rented machine away for good; returns False if the node was not rented."""
+        machine = next((found for found in self.machines.values() if found.node == node and found.is_up), None)
+        if machine is None:
+            return False
+        assert self._fleet is not None
+        machine.paid_until, machine.is_up = self._fleet.clock.seconds, False
+        self._leave(machine)
+        return True
 
     def tick(self) -> None:
         """Brings up the machines whose start is over."""

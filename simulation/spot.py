@@ -21,6 +21,7 @@ class SpotCloud:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._due: dict[str, float] = {}  # by node: when its machine goes
+        self.taken = 0  # machines
         self.emptied = 0  # machines that served nothing any more when they went
 
     def give_notice(self, node: str, seconds: float = NOTICE_SECONDS) -> None:
@@ -31,15 +32,21 @@ class SpotCloud:
         self._due[node] = self._simulation.clock.seconds + seconds
 
     def tick(self) -> list[str]:
-        """Takes machines away that are due, and returns their nodes."""
-        due = [node for node, at in self._due.items() if at <= self._simulation.clock.seconds]
-        for node in due:
+        """Takes machines away that are due, and returns the nodes that come back: those that no pool has rented."""
+        simulation, back = self._simulation, list[str]()
+        for node in [node for node, at in self._due.items() if at <= simulation.clock.seconds]:
             del self._due[node]
-            machine = self._simulation.fleet.nodes[node]
+            machine = simulation.fleet.nodes.get(node)
+            if machine is None or machine.reclaim_at is None:
+                continue  # it was given back meanwhile
+            self.taken += 1
             self.emptied += not machine.serving()
+            if simulation.cloud.take_back(node):
+                continue
             machine.switch_off()
-            self._simulation.post.silence([node])
-        return due
+            simulation.post.silence([node])
+            back.append(node)
+        return back
 
     def give_back(self, node: str) -> None:
         """Starts another machine under the node's name, without a notice."""
@@ -69,19 +76,29 @@ class ReclaimRounds:
             self._cloud.give_back(node)
         if now >= self._next:
             self._next += self._every
-            nodes = self._simulation.fleet.truth.problem.nodes.values()
-            machines = self._simulation.fleet.nodes
-            there = sorted(
-                node.name
-                for node in nodes
-                if node.purchase == "spot" and node.name not in self._back and machines[node.name].reclaim_at is None
-            )
-            if there:
+            if there := list_spot_nodes(self._simulation):
                 self._cloud.give_notice(self._draw.choice(there))
                 self.notices += 1
 
     def figures(self) -> dict[str, int]:
         """Returns how many notices there were, and how many machines had nothing to serve when they went."""
-        short = EventFilter(reasons=[Reason.RECLAIM_SHORT.value])
-        found = self._simulation.database.read(lambda connection: events.recent(connection, short, MOST_EVENTS))
-        return {"notices": self.notices, "emptied": self._cloud.emptied, "short": len(found)}
+        return {"notices": self.notices, "emptied": self._cloud.emptied, "short": count_short(self._simulation)}
+
+
+def list_spot_nodes(simulation: Simulation) -> list[str]:
+    """Returns the spot nodes whose machines are there and under no notice, by name."""
+    machines = simulation.fleet.nodes
+    return sorted(
+        node.name
+        for node in simulation.fleet.truth.problem.nodes.values()
+        if node.purchase == "spot"
+        and node.name in machines
+        and not machines[node.name].is_off
+        and machines[node.name].reclaim_at is None
+    )
+
+
+def count_short(simulation: Simulation) -> int:
+    """Counts the events that named a service which loses capacity as a node is reclaimed."""
+    short = EventFilter(reasons=[Reason.RECLAIM_SHORT.value])
+    return len(simulation.database.read(lambda connection: events.recent(connection, short, MOST_EVENTS)))

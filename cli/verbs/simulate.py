@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.manifests.model import Kind
 from cli import declared, exits
-from cli.arguments import add_file_arguments, completes, positive, whole
+from cli.arguments import add_file_arguments, completes, part, positive, whole
 from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, read_simulated_rates, read_trace, refuse_language_models
 from cli.output import OutputTable, number, say
@@ -20,14 +20,17 @@ from cli.quiet import end_by_signals, quiet_log, quiet_stdout
 from cli.talk.contexts import reason
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from cli.views.charts import refuse_without_matplotlib
+from cli.views.storms import show_storms
 from simulation.limits import (
     LEAST_GAP_CV,
     LEAST_HOURS,
     LEAST_RECLAIM_MINUTES,
+    LEAST_STORM_MINUTES,
     LOADS,
     MOST_GAP_CV,
     MOST_HOURS,
     POISSON_CV,
+    STORM_SHARE,
     WARM_UP_MINUTES,
     WORK,
 )
@@ -89,12 +92,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-comparison", action="store_true", help=alone)
     reclaim = "every so many minutes a spot node, drawn by the seed, is reclaimed with two minutes' notice"
     parser.add_argument("--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; it is back after ten")
+    _add_storm_arguments(parser)
     add_any_planner_argument(parser)
     add_truth_arguments(parser)
     add_profiles_argument(parser)
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")
     out = "folder for the figures as JSON, the costs over time as CSV, and their plot"
     completes(parser.add_argument("--out", metavar="DIR", help=out), "files")
+
+
+def _add_storm_arguments(parser: argparse.ArgumentParser) -> None:
+    storms = "every so many minutes a storm takes a share of one pool's spot nodes, and the pool refuses new ones"
+    parser.add_argument("--storm-every", metavar="MINUTES", type=positive, help=f"{storms}; it lasts ten minutes")
+    taken = "share of the spot nodes of a pool, or of a GPU type in a region, that a storm takes; default a third"
+    parser.add_argument("--storm-share", metavar="SHARE", type=part, help=taken)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,6 +126,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found.figures))
     else:
         _show(found.figures, _read_promised(world))
+        if "storms" in found.figures:
+            show_storms(found.figures["storms"], world)
     for name, shares in found.figures["attainment"].items():
         if not shares["share"]:
             say(f"{name} was never served; `gpuwright solve` with the same files says why")
@@ -127,6 +140,7 @@ def _world(args: argparse.Namespace) -> DeclaredFiles:
     world = declared.world(args)
     if not world.of(Kind.NODE):
         raise Failed("no Node is declared in the files: there is nothing to simulate on")
+    _check_storms(args, world)
     if args.reclaim_every is not None:
         _check_reclaims(args.reclaim_every, world)
     return world
@@ -145,10 +159,12 @@ def _simulate(
     call_before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     from simulation.measure.run import SimulationOrder, simulate
     from simulation.own_database import own_database
+    from simulation.storms import StormOrder
 
+    storms = StormOrder(60 * args.storm_every, args.storm_share or STORM_SHARE) if args.storm_every else None
     every = args.reclaim_every and 60 * args.reclaim_every
     order = SimulationOrder(
-        world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth,
+        world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, storms=storms, truth=truth,
         is_compared=not args.no_comparison, planner=args.planner or "", requests=requests,
         gap_cv=POISSON_CV if args.gap_cv is None else args.gap_cv,
     )  # fmt: skip
@@ -173,6 +189,19 @@ def _check_reclaims(minutes: float, world: DeclaredFiles) -> None:
         raise Failed(f"--reclaim-every {minutes:g} is too often: at least {LEAST_RECLAIM_MINUTES} minute")
     if not any(manifest.spec.get("purchase") == "spot" for manifest in world.of(Kind.NODE)):
         raise Failed("--reclaim-every needs a Node with purchase spot, and the files declare none")
+
+
+def _check_storms(args: argparse.Namespace, world: DeclaredFiles) -> None:
+    if args.storm_every is None:
+        if args.storm_share is not None:
+            raise Failed("--storm-share needs --storm-every, which says how often storms come")
+        return
+    if args.reclaim_every is not None:
+        raise Failed("--storm-every and --reclaim-every both take spot nodes; give one")
+    if args.storm_every < LEAST_STORM_MINUTES:
+        raise Failed(f"--storm-every {args.storm_every:g} is too often: at least {LEAST_STORM_MINUTES} minutes")
+    if not any(item.spec.get("purchase") == "spot" for kind in (Kind.NODE, Kind.POOL) for item in world.of(kind)):
+        raise Failed("--storm-every needs a Node or a Pool with purchase spot, and the files declare none")
 
 
 def _load(
@@ -261,7 +290,7 @@ def _show(figures: Mapping[str, Any], promised: Mapping[str, float]) -> None:
     )
     print()
     _show_pools(figures.get("pools", {}))
-    shown = {"attainment", "accuracy", "peers", "pools", *(f"{name}PerHour" for name in COSTS)}
+    shown = {"attainment", "accuracy", "peers", "pools", "storms", *(f"{name}PerHour" for name in COSTS)}
     for name, value in figures.items():
         if name not in shown:
             print(f"{name:28} {_counts(value) if isinstance(value, dict) else number(value)}")

@@ -38,6 +38,7 @@ from simulation.serving.arrivals import PlayedRequests
 from simulation.serving.totals import Total
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
+from simulation.storms import StormOrder, StormRounds
 from simulation.truths import PLANNER, TruthOrder
 from simulation.world import set_policy
 from solvers.planning.plan import Plan
@@ -62,6 +63,7 @@ class SimulationOrder:
     work: int = WORK
     tick_seconds: float = TICK_SECONDS
     reclaim_every_seconds: float | None = None  # a spot node
+    storms: StormOrder | None = None
     truth: TruthOrder = PLANNER
     is_compared: bool = True  # with fresh plans and peers, which take most of the time
     planner: str = ""  # instead of the policy's
@@ -136,6 +138,7 @@ class _MeasuredRun:
         self._rented = RentedUse(simulation, FIRST_SAMPLE_SECONDS) if order.world.of(Kind.POOL) else None
         every = order.reclaim_every_seconds
         self._reclaims = ReclaimRounds(simulation, every, order.seed) if every else None
+        self._storms = StormRounds(simulation, order.storms, order.seed) if order.storms else None
 
     def run(self) -> None:
         until = self.order.hours * 3600
@@ -186,6 +189,7 @@ class _MeasuredRun:
             **(self._use.figures() if self._use else {}),
             "jobs": job_figures(self.simulation),
             **({"reclaims": self._reclaims.figures()} if self._reclaims else {}),
+            **({"storms": self._storms.figures(self._promised())} if self._storms else {}),
             **({"pools": self._rented.figures()} if self._rented else {}),
             **({"peers": self.peers()} if self.order.is_compared else {}),
         }
@@ -209,12 +213,18 @@ class _MeasuredRun:
     def _ticks(self, until: float) -> Iterator[float]:
         reported = 0  # tens of minutes
         for now in self.simulation.seconds(until, self.order.tick_seconds):
-            if self._reclaims:
-                self._reclaims.tick()
+            for rounds in (self._reclaims, self._storms):
+                if rounds:
+                    rounds.tick()
             yield now
             if int(now // 600) > reported:
                 reported = int(now // 600)
                 self._say(f"{now / 60:.0f} of {until / 60:.0f} minutes")
+
+    def _promised(self) -> dict[str, float]:
+        """Returns the share of requests that each service promises to answer in time."""
+        services = self.simulation.fleet.truth.problem.services.values()
+        return {service.name: service.percentile / 100 for service in services}
 
     def _look_at_cycle(self) -> None:
         """Keeps the question of the last cycle and the plans it found, if a cycle ran in this tick."""

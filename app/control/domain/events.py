@@ -247,7 +247,7 @@ class Reason(StrEnum):
     RENT_REFUSED = "rent_refused", "warning", "The hook of a pool refused the order of a node."
     RENT_HOOK_FAILED = "rent_hook_failed", "warning", "The hook of a pool gave no answer that can be used."
     RENT_LATE = "rent_late", "alarm", "A node was ordered and does not report; it may be paid for."
-    RENT_LEAVING = "rent_leaving", "info", "A rented node that nothing needs is emptied and given back."
+    RENT_LEAVING = "rent_leaving", "info", "A rented node goes: nothing needs it, or its cloud has taken it back."
     RENT_RETURNED = "rent_returned", "info", "A rented node was given back."
     RENT_STAYS = "rent_stays", "alarm", "A node that should be gone still reports; it may be paid for."
     RENT_UNORDERED = "rent_unordered", "alarm", "A node names a pool, and no order for it is known."

@@ -236,7 +236,7 @@ def read_orders(connection: Connection) -> list[tuple[RentedNode, NodeSight]]:
     for row in rows:
         values = {name: getattr(row, name) for name in names}
         node = RentedNode(**{**values, "state": RentState(row.state)})
-        found.append((node, NodeSight(row.reports, row.node in busy)))
+        found.append((node, NodeSight(row.reports, row.node in busy, row.reclaimed)))
     return found
 
 

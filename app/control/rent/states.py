@@ -78,6 +78,7 @@ class NodeSight(NamedTuple):
 
     reports: bool = False
     occupied: bool = False  # something is assigned to it or runs there
+    reclaimed: bool = False  # it is silent after the time at which its cloud has said to take it back
 
 
 class HookAnswer(NamedTuple):
@@ -107,6 +108,8 @@ def look(rented: RentedNode, sight: NodeSight, now: datetime) -> RentStep:
         case RentState.STARTING if waited > rented.late_after:
             why = f"its hook says that it starts, and it has not reported for {waited.total_seconds() / 60:.0f} minutes"
             return RentStep(rented.enter(RentState.LATE, now, why), Reason.RENT_LATE)
+        case RentState.JOINED if sight.reclaimed:
+            return RentStep(leave(rented, now, "its cloud has taken it back"), Reason.RENT_LEAVING)
         case RentState.LATE if waited > rented.late_after:
             return RentStep(leave(rented, now, "it never reported, so it is given back"), Reason.RENT_LATE)
         case RentState.LEAVING if rented.returned and not sight.reports:

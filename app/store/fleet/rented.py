@@ -18,7 +18,10 @@ ROWS = statement(
     SELECT key, node, pool, hook, state, asked_at, since, start_seconds, minimum_seconds, paid_at, joined_at, called_at,
         returned, ended_at, idle_seconds, rented_node.message,
         coalesce(node_state.received_at > moment() - interval '1 second' * CAST(:silent AS float8), false)
-            AND node_state.received_at > greatest(asked_at, ended_at) AS reports
+            AND node_state.received_at > greatest(asked_at, ended_at) AS reports,
+        NOT coalesce(node_state.received_at > moment() - interval '1 second' * CAST(:silent AS float8), false)
+            AND EXISTS (SELECT FROM reclaim_notice AS notice WHERE notice.node = rented_node.node
+                AND NOT notice.is_withdrawn AND notice.deadline <= moment()) AS reclaimed
     FROM rented_node LEFT JOIN node_state USING (node)
     WHERE ended_at IS NULL OR (
         ended_at > moment() - interval '1 day' AND NOT EXISTS (
@@ -52,7 +55,7 @@ IDLE = statement(
 
 @dataclass(frozen=True, slots=True)
 class RentedRow:
-    """An order as it is stored, and whether its node has reported just now, and after the order or its end."""
+    """An order as it is stored; its node has just reported since the order or its end, or is silent and reclaimed."""
 
     key: str
     node: str
@@ -71,6 +74,7 @@ class RentedRow:
     idle_seconds: float
     message: str
     reports: bool
+    reclaimed: bool
 
 
 def read(connection: Connection, silent_seconds: float) -> list[RentedRow]:

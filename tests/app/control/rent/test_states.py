@@ -138,6 +138,14 @@ def test_a_node_that_should_be_gone_and_reports_is_named_and_its_hook_called_aga
     assert (back.rented.state, back.reason) == (RentState.LEAVING, Reason.RENT_STAYS)
 
 
+def test_a_node_that_its_cloud_took_back_is_given_back_and_no_longer_counts_as_rented() -> None:
+    row = look(order(), NodeSight(reports=True), BEGAN).rented
+    assert look(row, NodeSight(), BEGAN).rented.state is RentState.JOINED, "it may report again"
+    step = look(row, NodeSight(reclaimed=True), BEGAN)
+    assert (step.rented.state, step.reason) == (RentState.LEAVING, Reason.RENT_LEAVING)
+    assert next_call(step.rented, NodeSight(reclaimed=True), BEGAN) == "return"
+
+
 def test_a_refused_order_ends_and_a_dry_run_rents_nothing() -> None:
     refused = take_answer(order(), "rent", HookAnswer("refused", "no capacity"), BEGAN)
     assert (refused.rented.state, refused.reason) == (RentState.REFUSED, Reason.RENT_REFUSED)
