@@ -12,7 +12,9 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, Protocol
@@ -21,9 +23,11 @@ import msgspec
 
 from app.control.rent.states import HookAnswer, HookVerb
 
-MOST_MESSAGE = 500  # characters of a hook's message
-MOST_BYTES = 1 << 20  # of the hooks file
-MOST_OUTPUT = 1 << 16  # bytes that are read of what a program prints
+LONGEST_MESSAGE = 500  # characters of a hook's message
+MOST_FILE_BYTES = 1 << 20  # of the hooks file
+MOST_READ_BYTES = 1 << 16  # of what a program prints
+MOST_PRINTED_BYTES = 1 << 24  # a program that prints more is ended, before it fills the disk
+LOOK_SECONDS = 0.2  # between two looks at how much it has printed
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 NO_FILE = "the planner has no hooks file: set GPUWRIGHT_HOOKS_FILE on its host"
 
@@ -83,15 +87,15 @@ class ScriptHook(
                 )  # fmt: skip
             except OSError as error:
                 return HookAnswer("failed", f"{self.argv[0]} cannot be run: {error.strerror}")
-            try:
-                code = started.wait(self.timeout_seconds)
-            except subprocess.TimeoutExpired:
+            if why := _wait(started, self.timeout_seconds, (output, errors)):
                 os.killpg(started.pid, signal.SIGKILL)  # what it started, too
                 started.wait()
-                return HookAnswer("failed", f"{self.argv[0]} did not end within {self.timeout_seconds:g} s")
-            if code:
-                lines = _read_end(errors).strip().splitlines() or ["it printed nothing"]
-                return HookAnswer("failed", f"{self.argv[0]} ended with {code}: {lines[-1][:MOST_MESSAGE]}")
+                return HookAnswer("failed", f"{self.argv[0]} {why}")
+            if started.returncode:
+                # Not part of the answer, which viewers read: it may hold what only root should see.
+                log.warning("hook_failed", extra={"key": order.key, "errors": make_plain(_read_end(errors))})
+                why = f"{self.argv[0]} ended with {started.returncode}; the planner's log has what it wrote to stderr"
+                return HookAnswer("failed", why)
             return read_answer(self.argv[0], order.verb, _read_end(output))
 
 
@@ -131,10 +135,28 @@ class FileHooks:
         return hook.call(order)
 
 
+def _wait(started: subprocess.Popen[bytes], seconds: float, files: Sequence[IO[bytes]]) -> str:
+    """Waits for the end of a program; returns why it has to be ended, or nothing."""
+    ends_at = time.monotonic() + seconds
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            started.wait(max(0.0, min(LOOK_SECONDS, ends_at - time.monotonic())))
+            return ""
+        if sum(os.fstat(file.fileno()).st_size for file in files) > MOST_PRINTED_BYTES:
+            return f"printed more than {MOST_PRINTED_BYTES >> 20} MiB"
+        if time.monotonic() >= ends_at:
+            return f"did not end within {seconds:g} s"
+
+
 def _read_end(file: IO[bytes]) -> str:
     """Returns the end of what a program wrote: however much that is, little of it is looked at."""
-    file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_OUTPUT))
-    return file.read(MOST_OUTPUT).decode(errors="replace")
+    file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_READ_BYTES))
+    return file.read(MOST_READ_BYTES).decode(errors="replace")
+
+
+def make_plain(text: str) -> str:
+    """Returns the text as one line without control characters, of which databases and terminals refuse or obey some."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[-LONGEST_MESSAGE:]
 
 
 def read_answer(program: str, verb: HookVerb, output: str) -> HookAnswer:
@@ -147,11 +169,11 @@ def read_answer(program: str, verb: HookVerb, output: str) -> HookAnswer:
     try:
         answer = msgspec.json.decode(lines[0], type=_ScriptAnswer)
     except msgspec.MsgspecError as error:
-        return HookAnswer("failed", f"{program} did not print {wanted}: {error}")
+        return HookAnswer("failed", make_plain(f"{program} did not print {wanted}: {error}"))
     if answer.state not in allowed:
         why = f"{program} answered {answer.state} when asked to {verb}; allowed: {', '.join(allowed)}"
         return HookAnswer("failed", why)
-    return HookAnswer(answer.state, answer.message[:MOST_MESSAGE])
+    return HookAnswer(answer.state, make_plain(answer.message))
 
 
 def load_hooks(path: Path | None, owner: int = 0) -> FileHooks:
@@ -171,7 +193,9 @@ def load_hooks(path: Path | None, owner: int = 0) -> FileHooks:
                 raise HooksRefused(f"{what} {why}")
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise HooksRefused(f"the hooks file {path} is not a plain file")
-        text = file.read(MOST_BYTES)
+        text = file.read(MOST_FILE_BYTES + 1)
+        if len(text) > MOST_FILE_BYTES:
+            raise HooksRefused(f"the hooks file {path} is longer than {MOST_FILE_BYTES >> 20} MiB")
     try:
         written = msgspec.convert(yaml.safe_load(text) or {}, dict[str, HookKind])
     except (yaml.YAMLError, msgspec.MsgspecError) as error:

@@ -71,6 +71,11 @@ def test_a_file_that_is_missing_or_a_link_is_refused(tmp_path: Path) -> None:
         load(link)
 
 
+def test_a_file_that_is_too_long_is_refused_and_not_cut(tmp_path: Path) -> None:
+    with pytest.raises(HooksRefused, match="longer than 1 MiB"):
+        load(write(tmp_path, "try: {kind: dry-run}\n" + "#" * (1 << 20)))
+
+
 def test_a_hook_that_the_file_does_not_have_refuses_and_names_those_it_has(tmp_path: Path) -> None:
     hooks = load(write(tmp_path, "try: {kind: dry-run}"))
     assert hooks.call(order()).state == "refused"
@@ -93,7 +98,9 @@ def test_a_dry_run_says_what_it_would_do(tmp_path: Path) -> None:
         ("""echo '{"state": "returned"}'""", "failed", "answered returned when asked to rent; allowed: accepted"),
         ("echo done", "failed", "did not print one line of JSON"),
         ("true", "failed", "printed 0 lines"),
-        ("echo no quota >&2; exit 3", "failed", "ended with 3: no quota"),
+        ("echo no quota >&2; exit 3", "failed", "ended with 3; the planner's log has what it wrote to stderr"),
+        (r"""printf '{"state": "accepted", "message": "a\\u0000b\\u001b[2J"}\n'""", "accepted", "a b [2J"),
+        ("yes", "failed", "printed more than 16 MiB"),
     ],
 )
 def test_a_script_answers_by_its_exit_status_and_one_line(tmp_path: Path, body: str, state: str, message: str) -> None:
