@@ -230,7 +230,7 @@ class Planner:
         for name, rate in self._lane.rates_of_rising_models(known.at).items():
             planned[name] = max(rate, planned.get(name, 0.0))
         ahead = {name: every + starts[name] for name in rates}
-        rivals = partial(find_rivals, known.declared, known.rates.in_force)
+        rivals = partial(find_rivals, known, known.is_held)
         lengths = read_declared_lengths(known.declared)
         return self.loads.expect(rates, planned, ahead, known.at, lengths, known.rates.short, rivals)
 

@@ -2,49 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
-from app.control.domain.desired import Desired
+from app.control.domain.mode import AUTO, read_modes
+from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import DeclaredObject
-from app.control.domain.specs import gpu_type_of, model_of
+from app.control.domain.specs import PRIORITIES, Spec, gpu_type_of, model_of, quantile_of, slo_latency_ms
 from app.control.formulate.tenants import GpuUsage, node_prices, terms_of
 from app.control.formulate.tenants.demand import sum_use_of_assigned
 from app.control.formulate.tenants.terms import TenantTerms
+from app.control.jobs.room import WHOLE_PERCENT, OccupiedFleet, UnusedGpu, free_capacity
+from app.manifests.attainable import EXEC_MARGIN, list_admitted_variants, slo_condition
+from app.manifests.uncertain import profile_at
 
 NEARLY_SHARE = 0.95  # of a limit: with less left than the rest, hardly an instance fits below it
 
 
-def find_rivals(declared: tuple[DeclaredObject, ...], in_force: Desired, short: Collection[str]) -> frozenset[str]:
+def find_rivals(fleet: OccupiedFleet, is_held: bool, short: Collection[str]) -> frozenset[str]:
     """Returns the services that hold GPUs on which some of these could run, those themselves included.
 
-    What its tenant's limit or budget keeps small is short of money and not of GPUs, so it has none.
+    GPUs are what a service is short of where it could meet its SLO, none that it could run on has room, and no person
+    is waited for. What its tenant's limit or budget keeps small is short of money. None of a higher priority gives way.
     """
-    assigned = [(node, line) for node, wanted in in_force.items() for line in wanted.instances if line.service]
+    declared = fleet.declared
+    assigned = [(node, line) for node, wanted in fleet.in_force.items() for line in wanted.instances if line.service]
     use = sum_use_of_assigned(assigned, node_prices(declared))
-    terms = terms_of(declared)
-    limited = {tenant for tenant, found in terms.items() if _is_at_limit(found, use.get(tenant, GpuUsage()))}
+    limited = {
+        tenant for tenant, found in terms_of(declared).items() if _is_at_limit(found, use.get(tenant, GpuUsage()))
+    }
+    modes = read_modes(declared, is_held)
+    services = {item.full_name: item for item in declared if item.kind == "Service"}
     wanting = [
-        item
-        for item in declared
-        if item.kind == "Service" and item.full_name in short and item.tenant not in limited
-    ]  # fmt: skip
-    types = _find_types(declared, wanting)
-    nodes = {item.name for item in declared if item.kind == "Node" and gpu_type_of(item.spec) in types}
-    return frozenset(line.owner for node, line in assigned if node in nodes)
-
-
-def _find_types(declared: Sequence[DeclaredObject], services: Sequence[DeclaredObject]) -> set[str]:
-    """Returns the GPU types on which any of these services could run."""
-    measured: dict[str, set[str]] = {}
-    for item in declared:
-        if item.kind == "Profile":
-            measured.setdefault(model_of(item.spec), set()).add(gpu_type_of(item.spec))
+        services[name]
+        for name in short
+        if name in services and services[name].tenant not in limited and modes.find(name) == AUTO
+    ]
+    if not wanting:
+        return frozenset()
+    priorities = {name: _priority(item.spec) for name, item in services.items()}
+    room = free_capacity(fleet)
+    type_of = {item.name: gpu_type_of(item.spec) for item in declared if item.kind == "Node"}
     found: set[str] = set()
-    for service in services:
-        known = measured.get(model_of(service.spec), set())
-        admitted = service.spec.get("gpuTypes")
-        found |= known if admitted is None else known & set(admitted)
-    return found
+    for service in wanting:
+        types = _find_full_types(declared, service.spec, room)
+        most = _priority(service.spec)
+        found |= {
+            line.owner
+            for node, line in assigned
+            if type_of.get(node) in types and priorities.get(line.owner, 0) <= most
+        }
+    return frozenset(found)
+
+
+def _priority(service: Spec) -> float:
+    return float(service.get("priority", PRIORITIES["Service"]))
+
+
+def _find_full_types(
+    declared: Sequence[DeclaredObject], service: Spec, room: Mapping[str, Sequence[UnusedGpu]]
+) -> set[str]:
+    """Returns the GPU types on which the service could meet its SLO; none if any of them has room for it."""
+    name, policy = model_of(service), policy_spec(declared)
+    model = next((item.spec for item in declared if item.kind == "Model" and item.name == name), None)
+    profiles = [item.spec for item in declared if item.kind == "Profile" and model_of(item.spec) == name]
+    if model is None or slo_condition(service, model, profiles, policy).status != "True":
+        return set()
+    variants, types = list_admitted_variants(service, model), service.get("gpuTypes")
+    able = [
+        profile_at(profile, quantile_of(policy))
+        for profile in profiles
+        if profile["variant"] in variants and (types is None or gpu_type_of(profile) in types)
+    ]
+    latency_ms = slo_latency_ms(service) / (1 + policy.get("execMargin", EXEC_MARGIN))
+    is_alone = service.get("isolation") == "dedicated"
+    if any(_fits(profile, latency_ms, is_alone, room.get(gpu_type_of(profile), ())) for profile in able):
+        return set()
+    return {gpu_type_of(profile) for profile in able}
+
+
+def _fits(profile: Spec, latency_ms: float, is_alone: bool, gpus: Sequence[UnusedGpu]) -> bool:
+    """Returns whether one of these GPUs has room for an instance that answers in time when it is busy.
+
+    A request then waits for the one before it: what only answers a lone request in time is too little to count.
+    """
+    empty = Counter(gpu.node for gpu in gpus if gpu.sm_percent >= WHOLE_PERCENT)
+    if "iteration" in profile:
+        return max(empty.values(), default=0) >= min(map(int, profile["iteration"]))
+    if empty or is_alone:
+        return bool(empty)
+    needs = [
+        (float(percent), profile["memoryGib"][batch])
+        for batch, curve in profile["latencyMs"].items()
+        for percent, exec_ms in curve.items()
+        if 2 * exec_ms <= latency_ms
+    ]
+    model = model_of(profile)
+    return any(
+        percent <= gpu.sm_percent and memory_gib <= gpu.memory_gib
+        for gpu in gpus
+        if model not in gpu.full_models
+        for percent, memory_gib in needs
+    )
 
 
 def _is_at_limit(terms: TenantTerms, use: GpuUsage) -> bool:

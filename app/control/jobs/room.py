@@ -1,16 +1,29 @@
-"""Finds roughly how much GPUs have free, to tell whether a job that found no place might find one now."""
+"""Finds roughly how much GPUs have free, to tell whether what found no place might find one now."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.desired import Desired
+from app.control.domain.snapshot import DeclaredObject, NodeStatus
 from app.control.domain.specs import gpu_count, gpu_type_of, memory_gib
 from app.control.jobs.state import JobWork
 
 WHOLE_PERCENT = 100
+
+
+class OccupiedFleet(Protocol):
+    """The nodes, as declared and as they are, and what the plan in force has on them."""
+
+    @property
+    def declared(self) -> tuple[DeclaredObject, ...]: ...
+    @property
+    def nodes(self) -> Mapping[str, NodeStatus]: ...
+    @property
+    def in_force(self) -> Desired: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,27 +33,33 @@ class UnusedGpu:
     node: str
     sm_percent: int
     memory_gib: float
+    full_models: frozenset[str] = frozenset()  # of which no further instance may share it
 
 
-def free_capacity(snapshot: Snapshot) -> dict[str, list[UnusedGpu]]:
+def free_capacity(fleet: OccupiedFleet) -> dict[str, list[UnusedGpu]]:
     """Returns, by GPU type, what is free on each GPU that may be planned on."""
-    whole_gib = {item.name: memory_gib(item.spec) for item in snapshot.declared if item.kind == "GpuType"}
+    whole_gib = {item.name: memory_gib(item.spec) for item in fleet.declared if item.kind == "GpuType"}
     found: dict[str, list[UnusedGpu]] = {}
-    for item in snapshot.declared:
-        facts = snapshot.nodes.get(item.name) if item.kind == "Node" else None
+    for item in fleet.declared:
+        facts = fleet.nodes.get(item.name) if item.kind == "Node" else None
         if facts is None or facts.state != "reporting":
             continue
         kind, out = gpu_type_of(item.spec), facts.closed_gpus
         held: dict[int, tuple[float, float]] = {}
-        wanted = snapshot.in_force.get(item.name)
+        models: dict[int, Counter[str]] = {}
+        wanted = fleet.in_force.get(item.name)
         for instance in wanted.instances if wanted else ():
             for gpu in instance.all_gpus:
                 sm, memory = held.get(gpu, (0.0, 0.0))
                 held[gpu] = (sm + instance.sm_percent, memory + instance.memory_gib)
+                if instance.model:
+                    models.setdefault(gpu, Counter())[instance.model] += 1
+        most = wanted.same_model_per_gpu if wanted else 1
         for gpu in range(gpu_count(item.spec)):
             if gpu not in out:
                 sm, memory = held.get(gpu, (0.0, 0.0))
-                found.setdefault(kind, []).append(UnusedGpu(item.name, int(100 - sm), whole_gib[kind] - memory))
+                full = frozenset(name for name, count in models.get(gpu, {}).items() if count >= most)
+                found.setdefault(kind, []).append(UnusedGpu(item.name, int(100 - sm), whole_gib[kind] - memory, full))
     return found
 
 

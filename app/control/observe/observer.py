@@ -104,11 +104,17 @@ NO_PLAN = PlanRates({}, {}, {})
 
 @dataclass(frozen=True, slots=True)
 class ForecastInput:
-    """The input of a forecast: the time, the declared objects and the plan in force."""
+    """The input of a forecast: the time, the declared objects, the nodes and the plan in force."""
 
     at: datetime
     declared: tuple[DeclaredObject, ...]
     rates: PlanRates
+    nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
+    is_held: bool = False  # plans wait for a person since a rollback
+
+    @property
+    def in_force(self) -> Desired:
+        return self.rates.in_force
 
 
 @dataclass(slots=True)
@@ -135,14 +141,15 @@ class Observer:
         rates = self._target(connection, in_force)
         target = rates.in_force
         self._lost_after = planner_policy(declared).lost_after_seconds
+        nodes = self._nodes(reading)
         return Snapshot(
             at=at,
             epoch=epoch,
             declared=declared,
-            nodes=self._nodes(reading),
+            nodes=nodes,
             in_force=target,
             assigned=self._find_unfinished(in_force, target),
-            expected=expecting(ForecastInput(at, declared, rates)),
+            expected=expecting(ForecastInput(at, declared, rates, nodes, reading.is_held)),
             corrections={
                 f"{model}/{variant}/{gpu_type}": Correction(msgspec.convert(latency, Latency), *factors)
                 for model, variant, gpu_type, latency, *factors in reading.corrections

@@ -250,9 +250,6 @@ class Loads:
         if window.is_late(now - TUNING.cooldown_seconds):
             missed_at = now  # capacity added for a missed SLO stays while the SLO is missed
         settings = SCARCE if gives_way else TUNING
-        if gives_way and window.observed_seconds >= settings.observe_seconds:
-            # Its declared rate is no floor any more, afterwards neither, or it would be short of room again.
-            window.observed_seconds = max(window.observed_seconds, TUNING.observe_seconds)
         silent = max(0.0, now - window.reported_at)
         plan = PlannedRate(
             base, declared, ahead, window.margin.share, observed_seconds=window.observed_seconds, silent_seconds=silent,
