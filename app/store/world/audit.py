@@ -71,11 +71,17 @@ FORGET = statement(
         WHERE at < now() - make_interval(secs => :seconds))
     """,
 )
+# What the product, agents and nodes that join do are no acts of people. `at` is of the clock on the wall, also where
+# moment() is simulated.
 LAST_ACT = statement(
     "last_act_on_the_fleet",
     """
-    SELECT verb, kind, name, principal, detail FROM (SELECT * FROM audit ORDER BY id DESC LIMIT 1000) AS newest
-    WHERE at > now() - CAST(:within AS interval) AND outcome = 'done' AND kind = ANY(CAST(:kinds AS text[]))
+    SELECT verb, kind, name, principal, detail
+    FROM (SELECT id, at, verb, outcome, kind, name, principal, scope, detail
+          FROM audit ORDER BY id DESC LIMIT 1000) AS newest
+    WHERE at > clock_timestamp() - CAST(:within AS interval) AND outcome = 'done' AND kind = ANY(CAST(:kinds AS text[]))
+      AND scope IN ('operator', 'admin') AND principal NOT IN ('planner', 'housekeeping')
+      AND principal NOT LIKE 'join:%' AND principal NOT LIKE 'kubernetes:%'
     ORDER BY id DESC LIMIT 1
     """,
 )
@@ -123,7 +129,7 @@ def page(connection: Connection, before: int, limit: int, wanted: AuditFilter = 
 
 
 def describe_last_act(connection: Connection, kinds: Sequence[str], within: timedelta) -> str:
-    """Returns what was done to objects of these kinds last, and by whom; empty if nothing was so lately."""
+    """Returns what a person did to objects of these kinds last, and who; empty if nobody did anything so lately."""
     row = connection.execute(LAST_ACT, {"kinds": list(kinds), "within": within}).one_or_none()
     if row is None:
         return ""
