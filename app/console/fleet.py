@@ -28,6 +28,7 @@ MOST_GPUS = 1024  # boxes on a page
 MOST_NODES = 320
 SCALES = ((16, 4), (64, 3), (256, 2))  # (boxes on a page at most, times as large)
 TOOLTIP_CHARACTERS = 45_000  # of all boxes of a page
+NEVER_REPORTED = "never reported"
 CLOSED = {"drain": "drained", "cordon": "cordoned", "cluster": "drained by its cluster"}
 WELL = ("ok", "degraded", "unknown")
 
@@ -60,6 +61,11 @@ class FleetPicture:
     pages: int
     page: int
     scale: int  # of the boxes: a small fleet is drawn larger
+
+    @property
+    def is_known(self) -> bool:
+        """True if no node has fallen silent; one that has never reported runs nothing."""
+        return all(duration == NEVER_REPORTED for _, duration in self.silent)
 
 
 def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
@@ -136,7 +142,7 @@ def _group(
 
 def _silent(node: MapNode, at: datetime) -> str:
     if node.received_at is None:
-        return "never reported"
+        return NEVER_REPORTED
     silence = at - node.received_at
     return f"for {age(silence / timedelta(seconds=1))}" if silence > PATIENCE else ""
 

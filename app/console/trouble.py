@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.console.data import ConsoleData
-from app.console.fleet import FleetPicture
+from app.console.fleet import NEVER_REPORTED, FleetPicture
 from app.console.late_runs import LateRun
 from app.console.links import job_link, node_link, plan_link, service_link
 from app.console.page_request import ServicesQuery
@@ -83,7 +83,7 @@ def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
         text = f"no node reports: all {fleet.nodes} are silent; the fault may be this server's"
         yield _write_line("alarm", text, MAP, silent)
     elif silent:
-        never = sum(subject.words == "never reported" for subject in silent)
+        never = sum(subject.words == NEVER_REPORTED for subject in silent)
         severity = "warning" if never == len(silent) else "alarm"
         yield _write_line(severity, f"{count(len(silent), 'node is', 'nodes are')} silent", MAP, silent)
     if fleet.reclaimed:

@@ -79,20 +79,22 @@ def _proof(overview: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     """Returns the plan's bound and gap, where these are of what runs.
 
     With something unserved they are about cost and penalty together. A rollout that stopped ends elsewhere than its
-    plan, and what silent nodes run is not known.
+    plan, and what silent nodes run is not known. One that has never reported runs nothing.
     """
-    is_elsewhere = plan["state"] not in ("rolling", "done") or overview.get("silent")
+    is_elsewhere = plan["state"] not in ("rolling", "done") or any(node["since"] for node in overview.get("silent", ()))
     if plan["bound"] is None or plan.get("unservedPerSecond") or is_elsewhere:
         return "   no bound of what runs now"
     return f"   bound {_money(plan['bound'])}/h   gap {_percent(plan['gap'])}"
 
 
 def _silent_nodes(overview: Mapping[str, Any]) -> list[str]:
-    """Returns a line with the silent nodes, the longest silent first, and one with those that never reported."""
+    """Returns a line with the silent nodes, the longest silent first, and others with those that never reported."""
     silent = overview.get("silent", ())
     known = [f"{node['node']} for {age(node['since'])}" for node in silent if node["since"]]
-    new = [node["node"] for node in silent if not node["since"]]
+    starting = [node["node"] for node in silent if node.get("starting")]
+    new = [node["node"] for node in silent if not node["since"] and not node.get("starting")]
     found = [f"silent: {_name_some(known)}; what they run now is not known"] if known else []
+    found += [f"rented and starting: {_name_some(starting)}"] if starting else []
     found += [f"never reported: {_name_some(new)}"] if new else []
     return [plain(line) for line in found]
 

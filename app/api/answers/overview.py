@@ -69,10 +69,11 @@ class OverviewServiceWire(TypedDict):
 
 
 class SilentNodeWire(TypedDict):
-    """A node that does not report, and its last report; none where there was none."""
+    """A node that does not report, and its last report; none where there was none. A rented one may be starting."""
 
     node: str
     since: MomentText | None
+    starting: bool
 
 
 class OverviewGpuWire(TypedDict):
@@ -156,7 +157,8 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> Overview
         "gpus": gpus,
         "leaving": _leaving(connection, gpus) if plan_reads.read_generation_in_force(connection) else [],
         "silent": [
-            {"node": node, "since": rfc3339(at) if at else None} for node, at in list_silent_nodes(connection, PATIENCE)
+            {"node": node, "since": rfc3339(at) if at else None, "starting": is_starting}
+            for node, at, is_starting in list_silent_nodes(connection, PATIENCE)
         ],
         "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],

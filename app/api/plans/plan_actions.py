@@ -119,8 +119,8 @@ def move(connection: Connection, by: Actor, generation: int, action: PlanAction,
     plan_reads.change_state(connection, generation, action.froms, action.to, by.principal.id, message or None)
     entry = by.entry(action.verb, Noun.PLAN, name=str(generation), detail=f"{state} -> {action.to}")
     audit.record(connection, [entry])
-    told = f"{by.principal.id} {action.done} plan {generation}{f': {message}' if message else ''}"
-    event = event_of(action.reason, told, kind="Plan", name=f"p{generation}", generation=generation)
+    sentence = f"{by.principal.id} {action.done} plan {generation}{f': {message}' if message else ''}"
+    event = event_of(action.reason, sentence, kind="Plan", name=f"p{generation}", generation=generation)
     events.record(connection, [event])
     return {"generation": generation, "state": action.to, "before": state}
 
@@ -165,8 +165,8 @@ def resume_fleet(connection: Connection, by: Actor) -> PlanHoldWire:
         )
     entry = by.entry("resume", Noun.PLAN, name="fleet", detail=f"held since plan {hold.generation}")
     audit.record(connection, [entry])
-    told = f"{by.principal.id} resumed the fleet, which was held since plan {hold.generation}"
-    events.record(connection, [event_of(Reason.FLEET_RESUMED, told, kind="Plan", name=f"p{hold.generation}")])
+    sentence = f"{by.principal.id} resumed the fleet, which was held since plan {hold.generation}"
+    events.record(connection, [event_of(Reason.FLEET_RESUMED, sentence, kind="Plan", name=f"p{hold.generation}")])
     return hold_wire(None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -30,19 +31,29 @@ ROUTED = statement(
 SILENT = statement(
     "silent_nodes",
     """
-    (SELECT object.name, node_state.received_at
+    (SELECT object.name, node_state.received_at, false AS is_starting
      FROM node_state JOIN object ON object.kind = 'Node' AND object.tenant = '' AND object.name = node_state.node
      WHERE node_state.received_at < (SELECT moment()) - CAST(:patience AS interval)
        AND coalesce(CAST(object.status ->> 'reclaimAt' AS timestamptz) > (SELECT moment()), true)
      ORDER BY node_state.received_at LIMIT 100)
     UNION ALL
-    (SELECT object.name, NULL FROM object
+    (SELECT object.name, NULL, EXISTS (
+         SELECT FROM rented_node WHERE rented_node.node = object.name AND rented_node.state IN ('asked', 'starting'))
+     FROM object
      WHERE object.kind = 'Node' AND object.tenant = ''
        AND NOT EXISTS (SELECT FROM node_state WHERE node_state.node = object.name)
-     LIMIT 100)
+     ORDER BY object.name LIMIT 100)
     ORDER BY received_at, name
     """,
 )
+
+
+class SilentNode(NamedTuple):
+    """A node that does not report."""
+
+    name: str
+    received_at: datetime | None  # its last report; None: there was none
+    is_starting: bool  # it is rented and has not reported yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +70,9 @@ def count_routed(connection: Connection, tenant: str, patience: timedelta) -> di
     return {row.service: RoutedCopies(row.reported, row.silent) for row in rows}
 
 
-def list_silent_nodes(connection: Connection, patience: timedelta) -> list[tuple[str, datetime | None]]:
-    """Returns nodes that do not report, each with its last report, the longest silent first; then new ones.
+def list_silent_nodes(connection: Connection, patience: timedelta) -> list[SilentNode]:
+    """Returns nodes that do not report, the longest silent first; then new ones by name.
 
     There are a hundred of either at most.
     """
-    return [(row.name, row.received_at) for row in connection.execute(SILENT, {"patience": patience})]
+    return [SilentNode(*row) for row in connection.execute(SILENT, {"patience": patience})]

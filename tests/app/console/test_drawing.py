@@ -142,6 +142,12 @@ def test_unserved_services_come_first_then_silent_nodes_then_what_can_wait() -> 
     ]
 
 
+def test_the_proof_is_shown_while_a_node_has_never_reported_and_not_while_one_has_fallen_silent() -> None:
+    new = replace(node("n-2"), received_at=None)
+    assert draw_fleet(seen([], [node("n-1"), new]), FleetQuery()).is_known
+    assert not draw_fleet(seen([], [node("n-1", silent_seconds=600), new]), FleetQuery()).is_known
+
+
 def test_nodes_that_are_drained_or_cordoned_ask_for_attention_and_look_so() -> None:
     nodes = [
         node("n-1"),

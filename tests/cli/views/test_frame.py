@@ -84,7 +84,10 @@ def test_what_is_unserved_is_a_rate_and_no_money() -> None:
 
 
 def test_silent_nodes_are_named_with_how_long_and_no_bound_is_of_what_they_run() -> None:
-    silent = [{"node": f"n-{number}", "since": THEN} for number in range(5)] + [{"node": "new", "since": None}]
+    silent: list[dict[str, Any]] = [{"node": f"n-{number}", "since": THEN} for number in range(5)] + [
+        {"node": "new", "since": None}
+    ]
+    silent.append({"node": "burst-1", "since": None, "starting": True})
     lost = service(0, plannedPerSecond=0.0, unservedPerSecond=140.0, instances=0, routed=0, silentCopies=2)
     kept = service(1, routed=1, silentCopies=1)
     lines = frame(overview(silent=silent) | {"services": [lost, kept]})
@@ -92,9 +95,14 @@ def test_silent_nodes_are_named_with_how_long_and_no_bound_is_of_what_they_run()
     for_long = age(THEN)
     named = ", ".join(f"n-{number} for {for_long}" for number in range(4))
     assert lines[2] == f"silent: {named} and 1 more; what they run now is not known"
-    assert lines[3] == "never reported: new"
-    assert "   0.0 of 140   " in lines[6] and "   0 of 0, 2 on silent nodes   " in lines[6]
-    assert "   1 of 2, 1 on silent nodes   " in lines[7]
+    assert lines[3:5] == ["rented and starting: burst-1", "never reported: new"]
+    assert "   0.0 of 140   " in lines[7] and "   0 of 0, 2 on silent nodes   " in lines[7]
+    assert "   1 of 2, 1 on silent nodes   " in lines[8]
+
+
+def test_nodes_that_have_never_reported_run_nothing_so_that_the_bound_is_of_what_runs() -> None:
+    new = [{"node": "new", "since": None, "starting": False}, {"node": "burst-1", "since": None, "starting": True}]
+    assert frame(overview(silent=new))[1].startswith("cost 12.00/h   bound 11.10/h   gap 8.1 %")
 
 
 def test_copies_of_silent_nodes_answer_where_requests_were_counted() -> None:
