@@ -291,6 +291,24 @@ def test_a_scaler_of_ray_serve_reads_its_services_and_speaks_to_no_kubernetes(tm
     assert [port["port"] for port in policy["egress"][0]["ports"]] == [8265, 9090]
 
 
+def test_a_planner_has_its_hooks_as_files_by_themselves_and_reaches_what_they_call(
+    whole: list[Resource], bare: list[Resource]
+) -> None:
+    """In a Secret that is mounted whole, each file is a link, which `load_hooks` refuses."""
+    spec = named(whole, "Deployment")["gpuwright-planner"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    assert {"name": "GPUWRIGHT_HOOKS_FILE", "value": "/hooks/hooks.yaml"} in container["env"]
+    assert [mount for mount in container["volumeMounts"] if mount["name"] == "hooks"] == [
+        {"name": "hooks", "mountPath": f"/hooks/{key}", "subPath": key, "readOnly": True}
+        for key in ("hooks.yaml", "rent-node")
+    ]
+    assert {"name": "hooks", "secret": {"secretName": "hooks", "defaultMode": 0o550}} in spec["volumes"]
+    policy = named(whole, "NetworkPolicy")["gpuwright-hooks"]["spec"]
+    assert [port["port"] for port in policy["egress"][0]["ports"]] == [443]
+    [without] = [one for one in containers(bare) if one["name"] == "planner"]
+    assert "GPUWRIGHT_HOOKS_FILE" not in {one["name"] for one in without["env"]}
+
+
 def test_an_agent_gets_its_tokens_the_root_helper_none_and_both_folders_of_their_node(
     whole: list[Resource],
 ) -> None:
