@@ -32,11 +32,12 @@ from solvers.planning.duals import Duals
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, add_jobs, releasable, sound_bound, warnings
 from solvers.planning.jobs.wide import leave_out_wide_jobs, seat_wide_jobs
 from solvers.planning.judge import Verdict, judge
+from solvers.planning.mixed import choose_models
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.planner_draft import PlanDrafter, PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Problem
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import FoundBound, SolveBudget, find_bound
+from solvers.planning.solve import FoundBound, SolveBudget, draft_plan, find_bound
 
 MOST_NAMED = 3  # broken rules, in a message
 # Module and function; imported when they are asked, for each brings libraries that the others do not need.
@@ -82,43 +83,25 @@ def find_plan(
 
     Without `bounds` none is searched, as where a plan is only repeated.
     """
-    if has_language_models(problem):
-        return _plan_beside_language_models(problem, planner, budget, alone=alone, bounds=bounds)
     began = time.monotonic()
+    models = choose_models(problem, budget.seed, draft_plan) if has_language_models(problem) else None
+    rest = models.rest if models else problem
     work = PlannerBudget(PlannerBudget().work if budget.work is None else budget.work, budget.seed)
     known = problem.state.knowledge.get(planner, {}) if problem.state else {}  # another planner's says nothing here
-    draft = drafter_of(planner)(leave_out_wide_jobs(problem), known, work)
-    plan, verdict, method = judge_draft(problem, planner, draft)
+    draft = drafter_of(planner)(leave_out_wide_jobs(rest), known, work)
+    plan, verdict, method = judge_draft(rest, planner, draft)
+    certificate = Certificate(verdict.cost, None, f"{planner}: {method}", work.work, 0.0)
+    plan = replace(plan, certificate=certificate)
+    if models:
+        plan = models.join(plan)
+        assert plan.certificate
+        certificate = plan.certificate
     seconds = None if budget.seconds is None else budget.seconds * BOUND_SHARE
     found = find_bound(problem, replace(budget, seconds=seconds), alone=alone) if bounds else FoundBound()
-    bound, note = sound_bound(found.bound, verdict.cost.total)
-    spent = time.monotonic() - began
-    certificate = Certificate(verdict.cost, bound, f"{planner}: {method}{note}{found.proof}", work.work, spent)
-    certificate = certificate.add_programme(found.programme)
+    bound, note = sound_bound(found.bound, certificate.cost.total)
+    method, spent = f"{certificate.method}{note}{found.proof}", time.monotonic() - began
+    certificate = replace(certificate, bound=bound, method=method, seconds=spent).add_programme(found.programme)
     return PlannerAnswer(replace(plan, certificate=certificate), {planner: draft.knowledge}, found.duals)
-
-
-def _plan_beside_language_models(
-    problem: Problem, planner: str, budget: SolveBudget, *, alone: bool, bounds: bool
-) -> PlannerAnswer:
-    """Plans language models as the joint planner does, and asks the planner about everything else."""
-    from solvers.planning.beside import narrow_problem, nothing_left
-    from solvers.planning.mixed import MixedCase, choose_language_instances, finish_mixed
-    from solvers.planning.solve import OrdinarySearch
-
-    case = MixedCase(problem)
-    wide, unserved = choose_language_instances(case, budget.seed, OrdinarySearch())
-    narrow = narrow_problem(problem, wide)
-    found = PlannerAnswer(nothing_left(problem), {})
-    if narrow is not None and narrow.services:
-        found = find_plan(narrow, planner, budget, alone=alone, bounds=False)
-    plan = finish_mixed(case, found.plan, wide, unserved)
-    certificate = plan.certificate
-    assert certificate
-    known = find_bound(problem, budget, alone=alone).bound if bounds else None
-    bound, note = sound_bound(known, certificate.cost.total)
-    certificate = replace(certificate, bound=bound, method=certificate.method + note)
-    return PlannerAnswer(replace(plan, certificate=certificate), found.knowledge)
 
 
 def drafter_of(planner: str) -> PlanDrafter:

@@ -12,7 +12,7 @@ from solvers.planning.fleet.rooms import WholeNeed
 from solvers.planning.fleet.token_services import busy_w, language_models
 from solvers.planning.judge import judge
 from solvers.planning.judge.billing import is_billed_whole
-from solvers.planning.plan import Certificate, Cost, Plan, Unplaced, Unserved, list_unserved
+from solvers.planning.plan import Certificate, Plan, Unserved, list_unserved
 from solvers.planning.problem import (
     Instance,
     Limit,
@@ -22,8 +22,6 @@ from solvers.planning.problem import (
 )
 from solvers.planning.search.promise import keep
 from solvers.planning.solved import Progress, SearchStatus
-
-NO_GPU = "language models hold every GPU"
 
 
 class Holder(NamedTuple):
@@ -83,11 +81,9 @@ def _left(problem: Problem, node: Node, holders: Sequence[Holder], are_paid: boo
     )
 
 
-def narrow_problem(problem: Problem, wide: Sequence[Instance]) -> Problem | None:
-    """Returns the problem without language models and the GPUs that they hold; None if they hold all."""
+def narrow_problem(problem: Problem, wide: Sequence[Instance]) -> Problem:
+    """Returns the problem without language models and the GPUs that they hold: it has no node if they hold all."""
     rest = take_whole_gpus(problem, [Holder(line.places, _need(problem, line)) for line in wide])
-    if not rest.nodes:
-        return None
     services = {name: service for name, service in problem.services.items() if service.tokens is None}
     state = rest.state
     if state is not None:
@@ -163,18 +159,11 @@ def report_with_models(problem: Problem, wide: Sequence[Instance], on_better: Pr
     return add
 
 
-def leave_out_language_models(problem: Problem, plan: Plan) -> tuple[Problem, Plan]:
-    """Returns everything but language models, with the GPUs that these leave; the problem itself if they leave none."""
-    return ordinary_part(problem, plan) or (problem, plan)
-
-
-def ordinary_part(problem: Problem, plan: Plan) -> tuple[Problem, Plan] | None:
-    """Returns everything but language models, with the GPUs that these leave; None if they leave none."""
+def ordinary_part(problem: Problem, plan: Plan) -> tuple[Problem, Plan]:
+    """Returns everything but language models, with the GPUs that these leave."""
     if not has_language_models(problem):
         return problem, plan
     narrow = narrow_problem(problem, wide_of(problem, plan.instances))
-    if narrow is None:
-        return None
     return narrow, replace(
         plan,
         instances=tuple(line for line in plan.instances if line.service in narrow.services),
@@ -190,16 +179,4 @@ def rejoin(problem: Problem, narrow: Plan, before: Plan) -> Plan:
         narrow,
         instances=(*narrow.instances, *wide_of(problem, before.instances)),
         unserved=tuple(sorted(unserved, key=lambda entry: entry.service)),
-    )
-
-
-def nothing_left(problem: Problem) -> Plan:
-    """Returns the plan of a fleet without a free GPU."""
-    services = [s for s in problem.services.values() if s.tokens is None]
-    zero = Certificate(Cost(0.0, 0.0), None, "", 0, 0.0)
-    return Plan(
-        (),
-        unserved=tuple(Unserved(s.name, s.rate_per_second, NO_GPU, "more GPUs") for s in services),
-        unplaced=tuple(Unplaced(name, NO_GPU, "more GPUs") for name in problem.jobs),
-        certificate=zero,
     )

@@ -63,12 +63,11 @@ def finish_services(t: Tables, services: ServicePlan, known: float | None, besid
 
 def make_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:
     """Returns the plan with the batches of these groups; None if none of them saves anything."""
-    if has_language_models(problem):  # these stay as they are
-        ordinary = ordinary_part(problem, plan)
-        rest = _make_ordinary_batches(*ordinary, row) if ordinary else None
-        wide, unserved = wide_of(problem, plan.instances), {entry.service: entry for entry in plan.unserved}
-        return rest and merge_language_instances(problem, rest, wide, unserved, simulate=False)[0]
-    return _make_ordinary_batches(problem, plan, row)
+    rest = _make_ordinary_batches(*ordinary_part(problem, plan), row)
+    if rest is None or not has_language_models(problem):  # these stay as they are
+        return rest
+    wide, unserved = wide_of(problem, plan.instances), {entry.service: entry for entry in plan.unserved}
+    return merge_language_instances(problem, rest, wide, unserved, simulate=False)[0]
 
 
 def _make_ordinary_batches(problem: Problem, plan: Plan, row: GroupRow) -> Plan | None:

@@ -7,8 +7,7 @@ other cannot have; the plan that costs least in all is kept. The bound is that o
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, TypeAlias
@@ -16,19 +15,16 @@ from typing import Protocol, TypeAlias
 from solvers.planning.beside import (
     merge_language_instances,
     narrow_problem,
-    nothing_left,
-    ordinary,
-    report_with_models,
     wide_of,
 )
-from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings
+from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, warnings
 from solvers.planning.fleet.offers import read_offers
 from solvers.planning.fleet.token_services import language_models
 from solvers.planning.fleet.token_shapes import TokenShape, carried_by, predicted
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
-from solvers.planning.solved import FoundBound, Progress, SolveBudget, SolvedPlan
+from solvers.planning.solved import SolveBudget
 from solvers.planning.wide.groups import LinkedNodes, node_groups
 from solvers.planning.wide.programme import Chosen, Terms, allows, choose
 from solvers.planning.wide.reasons import reasons
@@ -45,16 +41,10 @@ METHOD = "whole GPUs for language models by an integer programme"
 KeptInstance: TypeAlias = tuple[Instance, TokenShape, LinkedNodes]  # with the best shape on its GPUs
 
 
-class RestSearch(Protocol):
-    """The search for everything but language models."""
+class DraftRest(Protocol):
+    """Plans everything but language models, by counted work."""
 
-    def find(
-        self, problem: Problem, budget: SolveBudget, on_better: Progress | None, *, alone: bool = False
-    ) -> SolvedPlan:
-        """Returns the best plan found."""
-
-    def find_bound(self, problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
-        """Returns the best bound proved."""
+    def __call__(self, problem: Problem, budget: SolveBudget) -> Plan: ...
 
 
 @dataclass(frozen=True)
@@ -135,26 +125,61 @@ def has_rest(problem: Problem) -> bool:
     return any(service.tokens is None for service in problem.services.values())
 
 
-def choose_language_instances(
-    case: MixedCase, seed: int, search: RestSearch
-) -> tuple[list[Instance], Mapping[str, float]]:
+@dataclass(frozen=True, slots=True)
+class ChosenModels:
+    """The language models of a plan, and the problem that they leave to the planner of all else."""
+
+    case: MixedCase
+    instances: Sequence[Instance]
+    unserved: Mapping[str, float]
+
+    @property
+    def rest(self) -> Problem:
+        return narrow_problem(self.case.problem, self.instances)
+
+    def join(self, narrow: Plan) -> Plan:
+        """Returns the plan of everything once the judge accepts it; what it refuses of language models is left out."""
+        problem = self.case.problem
+        kept = [predicted(problem, problem.services[line.service], line) for line in self.instances]
+        missing = dict(self.unserved)
+        method = METHOD
+        if has_rest(problem) and narrow.certificate:
+            method += f"; all else: {narrow.certificate.method}"
+        is_simulated = len(narrow.instances) + len(kept) <= MOST_SIMULATED_INSTANCES
+        for _ in range(len(kept) + 1):
+            why = reasons(problem, self.case.groups, self.case.shapes, missing)
+            plan, broken = merge_language_instances(problem, narrow, kept, why, simulate=is_simulated)
+            gone = {line.service for line in kept if any(_concerns(text, line) for text in broken)}
+            if not gone:
+                break
+            method += f"; the judge refuses {', '.join(sorted(gone))}, left out"
+            missing |= {name: problem.services[name].rate_per_second for name in gone}
+            kept = [line for line in kept if line.service not in gone]
+        plan = replace(plan, warnings=tuple(dict.fromkeys((*plan.warnings, *warnings(problem)))))
+        plan = replace(plan, releasable=releasable(problem, plan))
+        assert plan.certificate
+        return replace(plan, certificate=replace(plan.certificate, method=method, programme=None))
+
+
+def choose_models(problem: Problem, seed: int, draft_rest: DraftRest) -> ChosenModels:
     """Returns the instances of language models that the plan has, and the rates they leave: the same every time."""
+    case = MixedCase(problem)
     terms = case.terms()
-    if not has_rest(case.problem):
+    if not has_rest(problem):
         wide, best = case.chosen(terms)
-        return wide, best.unserved
-    drafts = [_draft(case, each, seed, search) for each in _first_terms(case, terms)]
+        return ChosenModels(case, wide, best.unserved)
+    drafts = [_draft(case, each, seed, draft_rest) for each in _first_terms(case, terms)]
     best_draft = min(drafts, key=lambda draft: draft.value)
     value: dict[str, float] = {}
     for _ in range(PRICE_ROUNDS):
         if not best_draft.outbid:
             break
         value = {name: max(value.get(name, 0.0), extra) for name, extra in best_draft.outbid.items()}
-        draft = _draft(case, replace(terms, value=value), seed, search)
+        draft = _draft(case, replace(terms, value=value), seed, draft_rest)
         if draft.value >= best_draft.value - 1e-9:
             break
         best_draft = draft
-    return best_draft.wide, best_draft.unserved
+    return ChosenModels(case, best_draft.wide, best_draft.unserved)
 
 
 def _first_terms(case: MixedCase, terms: Terms) -> Iterator[Terms]:
@@ -163,15 +188,12 @@ def _first_terms(case: MixedCase, terms: Terms) -> Iterator[Terms]:
         yield replace(terms, whole_nodes=False)
 
 
-def _draft(case: MixedCase, terms: Terms, seed: int, search: RestSearch) -> _MixedDraft:
+def _draft(case: MixedCase, terms: Terms, seed: int, draft_rest: DraftRest) -> _MixedDraft:
     problem = case.problem
     wide, best = case.chosen(terms)
     narrow, outbid = narrow_problem(problem, wide), dict[str, float]()
-    if narrow is None:
-        plan = nothing_left(problem)
-    else:
-        work = SCREEN_STEPS if len(narrow.services) <= SCREENED_SERVICES else 0
-        plan = search.find(narrow, SolveBudget(None, work, seed), None, alone=True).plan
+    work = SCREEN_STEPS if len(narrow.services) <= SCREENED_SERVICES else 0
+    plan = draft_rest(narrow, SolveBudget(None, work, seed))
     if plan.unserved:
         outbid = _outbid(problem, plan.unserved, wide)
     whole, _ = merge_language_instances(problem, plan, wide, {}, simulate=False)
@@ -189,85 +211,6 @@ def _outbid(problem: Problem, unserved: Sequence[Unserved], wide: Sequence[Insta
         for name in held if service.gpu_types is None else held & set(service.gpu_types):
             found[name] = found.get(name, 0.0) + price * max(1.0, entry.rate_per_second)
     return found
-
-
-def find_mixed(
-    problem: Problem, budget: SolveBudget, on_better: Progress | None, search: RestSearch, *, alone: bool
-) -> SolvedPlan:
-    """Returns the cheapest plan found of language models and everything else, with its bound."""
-    began = time.monotonic()
-    case = MixedCase(problem)
-    wide, unserved = choose_language_instances(case, budget.seed, search)
-    left = None if budget.seconds is None else max(0.0, budget.seconds - (time.monotonic() - began))
-    rest_seconds = None if left is None else 0.6 * left
-    callback = on_better and report_with_models(problem, wide, on_better)
-    found = _rest_of(problem, wide, replace(budget, seconds=rest_seconds), callback, search, alone=alone)
-    plan = finish_mixed(case, found.plan, wide, unserved)
-    bound = bound_mixed(problem, replace(budget, seconds=None if left is None else 0.4 * left), search, alone=alone)
-    assert plan.certificate
-    sound, note = sound_bound(bound, plan.certificate.cost.total)
-    method = f"{plan.certificate.method}{note}"
-    certificate = replace(
-        plan.certificate, bound=sound, method=method, work=found.work, seconds=time.monotonic() - began, others=()
-    )
-    return SolvedPlan(replace(plan, certificate=certificate), found.work, found.is_exact, found.is_cut)
-
-
-def bound_mixed(problem: Problem, budget: SolveBudget, search: RestSearch, *, alone: bool) -> float | None:
-    """Returns a bound of every right plan; None if the budget has no room for one."""
-    if budget.work == 0 or (budget.seconds is not None and budget.seconds <= 0):
-        return None
-    case = MixedCase(problem)
-    least = search.find_bound(ordinary(problem), budget, alone=alone).bound if has_rest(problem) else None
-    return case.bound(least)
-
-
-def _rest_of(
-    problem: Problem, wide: Sequence[Instance], budget: SolveBudget, on_better: Progress | None,
-    search: RestSearch, *, alone: bool,
-) -> SolvedPlan:  # fmt: skip
-    """Plans everything but language models on the GPUs that these leave."""
-    narrow = narrow_problem(problem, wide)
-    if narrow is None:
-        return SolvedPlan(nothing_left(problem), 0, False, False)
-    return search.find(narrow, budget, on_better, alone=alone)
-
-
-def replay_mixed(
-    problem: Problem, seed: int, replay_rest: Callable[[Problem], Plan], work: int, search: RestSearch
-) -> Plan:
-    """Returns the plan of everything whose ordinary part came after this many steps."""
-    case = MixedCase(problem)
-    wide, unserved = choose_language_instances(case, seed, search)
-    narrow = narrow_problem(problem, wide)
-    plan = replay_rest(narrow) if narrow else nothing_left(problem)
-    found = finish_mixed(case, plan, wide, unserved)
-    assert found.certificate
-    return replace(found, certificate=replace(found.certificate, work=work))
-
-
-def finish_mixed(case: MixedCase, narrow: Plan, wide: Sequence[Instance], unserved: Mapping[str, float]) -> Plan:
-    """Returns the plan of everything once the judge accepts it; what it refuses of language models is left out."""
-    problem = case.problem
-    kept = [predicted(problem, problem.services[line.service], line) for line in wide]
-    missing = dict(unserved)
-    method = METHOD
-    if has_rest(problem) and narrow.certificate:
-        method += f"; all else: {narrow.certificate.method}"
-    is_simulated = len(narrow.instances) + len(kept) <= MOST_SIMULATED_INSTANCES
-    for _ in range(len(kept) + 1):
-        why = reasons(problem, case.groups, case.shapes, missing)
-        plan, broken = merge_language_instances(problem, narrow, kept, why, simulate=is_simulated)
-        gone = {line.service for line in kept if any(_concerns(text, line) for text in broken)}
-        if not gone:
-            break
-        method += f"; the judge refuses {', '.join(sorted(gone))}, left out"
-        missing |= {name: problem.services[name].rate_per_second for name in gone}
-        kept = [line for line in kept if line.service not in gone]
-    plan = replace(plan, warnings=tuple(dict.fromkeys((*plan.warnings, *warnings(problem)))))
-    plan = replace(plan, releasable=releasable(problem, plan))
-    assert plan.certificate
-    return replace(plan, certificate=replace(plan.certificate, method=method, programme=None))
 
 
 def _concerns(violation: str, line: Instance) -> bool:

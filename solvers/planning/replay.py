@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from solvers.planning.beside import has_language_models
 from solvers.planning.drafting.drafts import AskRivals, SearchDraft
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import finish_plan
-from solvers.planning.mixed import replay_mixed
+from solvers.planning.mixed import choose_models
 from solvers.planning.parts import divide_services
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import AskOthers
@@ -19,7 +18,7 @@ from solvers.planning.proofs import BOUND_STEPS, draft_proved, proofs
 from solvers.planning.replan.search import search
 from solvers.planning.rivals import finish_rival, least_rival, rivals_of
 from solvers.planning.search.tables import Tables, tables
-from solvers.planning.solve import OrdinarySearch
+from solvers.planning.solve import draft_plan
 from solvers.proof import SolverBug
 
 
@@ -29,8 +28,10 @@ def replay_plan(problem: Problem, seed: int, work: int, *, is_exact: bool, other
     Its bound is not computed again: another process found it, and the plan does not depend on it.
     """
     if has_language_models(problem):
-        again = partial(replay_plan, seed=seed, work=work, is_exact=is_exact, others=others)
-        return replay_mixed(problem, seed, again, work, OrdinarySearch())
+        models = choose_models(problem, seed, draft_plan)
+        plan = models.join(replay_plan(models.rest, seed, work, is_exact=is_exact, others=others))
+        assert plan.certificate
+        return replace(plan, certificate=replace(plan.certificate, work=work))
     division = divide_services(problem)
     t = tables(division.problem if division else problem)
     rivals = rivals_of(problem, division, others)

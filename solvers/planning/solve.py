@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from solvers.planning import bound
-from solvers.planning.beside import has_language_models
+from solvers.planning.beside import has_language_models, ordinary, report_with_models
 from solvers.planning.drafting.drafts import SearchDraft
 from solvers.planning.duals import Duals
 from solvers.planning.exact import ExactProof
-from solvers.planning.finish import about_bound, finish_plan
+from solvers.planning.finish import about_bound, finish_plan, sound_bound
 from solvers.planning.kept_search import KeptSearch
-from solvers.planning.mixed import bound_mixed, find_mixed
+from solvers.planning.mixed import MixedCase, choose_models, has_rest
 from solvers.planning.parts import divide_services
 from solvers.planning.parts.bound import relax_to_needed
 from solvers.planning.plan import Plan
@@ -138,7 +138,7 @@ def find(
     if alone and budget.work is None:
         raise ValueError("alone needs a limit of work: budget.work is None")
     if has_language_models(problem):
-        return find_mixed(problem, budget, on_better, OrdinarySearch(others), alone=alone)
+        return _find_beside_models(problem, budget, on_better, alone=alone, others=others)
     began = time.monotonic()
     deadline = None if budget.seconds is None else began + budget.seconds
     division = divide_services(problem)
@@ -191,7 +191,10 @@ def find(
 def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
     """Returns the best bound that the budget proves, for a plan that was found by other means. `alone` never forks."""
     if has_language_models(problem):
-        return FoundBound(bound_mixed(problem, budget, OrdinarySearch(), alone=alone))
+        if budget.work == 0 or (budget.seconds is not None and budget.seconds <= 0):
+            return FoundBound()
+        least = find_bound(ordinary(problem), budget, alone=alone).bound if has_rest(problem) else None
+        return FoundBound(MixedCase(problem).bound(least))
     deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
     division = divide_services(problem)
     t = tables(problem if division is None else relax_to_needed(problem))
@@ -207,19 +210,27 @@ def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) ->
     return replace(found, duals=replace(found.duals, found=found.bound))
 
 
-@dataclass(frozen=True, slots=True)
-class OrdinarySearch:
-    """Asks this module for the part of a problem that has no language models."""
+def draft_plan(problem: Problem, budget: SolveBudget) -> Plan:
+    """Returns the plan of counted work, found in this process."""
+    return find(problem, budget, alone=True).plan
 
-    others: AskOthers | None = None
 
-    def find(
-        self, problem: Problem, budget: SolveBudget, on_better: Progress | None, *, alone: bool = False
-    ) -> SolvedPlan:
-        return find(problem, budget, on_better, alone=alone, others=self.others)
-
-    def find_bound(self, problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
-        return find_bound(problem, budget, alone=alone)
+def _find_beside_models(
+    problem: Problem, budget: SolveBudget, on_better: Progress | None, *, alone: bool, others: AskOthers | None
+) -> SolvedPlan:
+    """Returns the cheapest plan found of language models and everything else, with its bound."""
+    began = time.monotonic()
+    models = choose_models(problem, budget.seed, draft_plan)
+    left = None if budget.seconds is None else max(0.0, budget.seconds - (time.monotonic() - began))
+    callback = on_better and report_with_models(problem, models.instances, on_better)
+    for_rest, for_bound = (replace(budget, seconds=None if left is None else share * left) for share in (0.6, 0.4))
+    found = find(models.rest, for_rest, callback, alone=alone, others=others)
+    plan = models.join(found.plan)
+    assert plan.certificate
+    bound, note = sound_bound(find_bound(problem, for_bound, alone=alone).bound, plan.certificate.cost.total)
+    method, seconds = f"{plan.certificate.method}{note}", time.monotonic() - began
+    certificate = replace(plan.certificate, bound=bound, method=method, work=found.work, seconds=seconds, others=())
+    return SolvedPlan(replace(plan, certificate=certificate), found.work, found.is_exact, found.is_cut)
 
 
 def _follow(

@@ -77,11 +77,10 @@ class StepBase:
 
         It is the question and the plan without language models and the GPUs that they hold.
         """
-        problem = self.question.problem
         if not self.language_models:
-            return problem, self.plan
-        part = ordinary_part(problem, self.plan)
-        return part if part and part[0].services else None
+            return self.question.problem, self.plan
+        part = ordinary_part(self.question.problem, self.plan)
+        return part if part[0].services and part[0].nodes else None
 
     @cached_property
     def _carried_by_models(self) -> dict[str, float]:

@@ -15,7 +15,6 @@ from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.process import SolverProcess
 from app.worker.process import WorkerDied, WorkerLate
-from solvers.planning.beside import has_language_models
 from solvers.planning.problem import Problem
 
 if TYPE_CHECKING:
@@ -36,10 +35,9 @@ class PrepareAdding(Aside[bool]):
     def answered(self) -> bool:
         """Prepares; what fails here fails again, and is reported, where something is to be added."""
         try:
-            if not has_language_models(self.problem):
-                delta = _read(self.problem)
-                delta.add()  # compiled loops and tables are warm after a first round
-                delta.prepare()
+            delta = _read(self.problem)
+            delta.add()  # compiled loops and tables are warm after a first round
+            delta.prepare()
         except Exception:
             return False
         return True
@@ -56,8 +54,6 @@ class AddMissing(Aside[SolverAnswer]):
         """Returns the plan, or why there is none."""
         began = time.monotonic()
         try:
-            if has_language_models(self.problem):
-                return add_to_running(self.problem.change_rates(self.rates))
             plan, _ = _read(self.problem).add(self.rates)
         except Exception as error:  # a bug of the greedy is reported, and the last plan stays in force
             _prepared.clear()
@@ -76,11 +72,10 @@ def _read(problem: Problem) -> FleetDelta:
 def add_to_running(problem: Problem) -> SolverAnswer:
     """Returns the running plan with what it leaves unserved, found in the caller's process."""
     from solvers.hetsev.fleet import add_missing
-    from solvers.planning.parts.models import plan_beside_models
 
     began = time.monotonic()
     try:
-        plan = plan_beside_models(problem, add_missing) if has_language_models(problem) else add_missing(problem)
+        plan = add_missing(problem)
     except Exception as error:
         return SolverAnswer(SolveOutcome.WRONG, None, f"{type(error).__name__}: {error}")
     return SolverAnswer(SolveOutcome.SOLVED, plan, seconds=time.monotonic() - began)

@@ -24,7 +24,7 @@ from solvers.planning.solve import SolveBudget, find
 
 if TYPE_CHECKING:
     from solvers.planning.kept_search import KeptSearch
-    from solvers.planning.parts.follow import WarmReplanner
+    from solvers.planning.parts.follow import PlanFollower
 
 BRIEF_MINUTES = 3.0  # the horizon of a brief search
 
@@ -195,14 +195,14 @@ def _repeat_plan(order: Repeat) -> SolverAnswer:
     return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", counted, knowledge=found.knowledge)
 
 
-def prepare_replanner(order: Prepare) -> WarmReplanner:
+def prepare_replanner(order: Prepare) -> PlanFollower:
     """Returns a replanner that holds the plan ready to be followed."""
-    from solvers.planning.parts.models import replanner_of
+    from solvers.planning.parts.follow import PlanFollower
 
-    return replanner_of(order.problem, order.plan)
+    return PlanFollower.of(order.problem, order.plan)
 
 
-def follow_rates(replanner: WarmReplanner, order: Follow) -> SolverAnswer:
+def follow_rates(replanner: PlanFollower, order: Follow) -> SolverAnswer:
     """Adapts the plan to new rates. The replanner cannot be used again: its next answer would start from this one.
 
     The answer depends on problem, plan and rates alone, so that a replay can reproduce it.
@@ -226,7 +226,7 @@ def batches_found(order: FindBatches) -> SolverAnswer:
     def made() -> SolverAnswer:
         found: tuple[Batch, ...] = ()
         ordinary = ordinary_part(order.problem, order.plan)  # full plans alone move language models
-        if ordinary and ordinary[0].services:
+        if ordinary[0].services and ordinary[0].nodes:
             division = divide_as(*ordinary)
             problem, plan = (division.problem, division.split_plan(ordinary[1])) if division else ordinary
             limit = order.limit

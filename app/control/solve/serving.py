@@ -28,14 +28,14 @@ from solvers.compiled import read_all
 from solvers.planning.workers import Worker, gather
 
 if TYPE_CHECKING:
-    from solvers.planning.parts.follow import WarmReplanner
+    from solvers.planning.parts.follow import PlanFollower
 
 
 class Serving:
     """Answers orders, one after the other."""
 
     def __init__(self) -> None:
-        self._warm: WarmReplanner | None = None
+        self._warm: PlanFollower | None = None
         self._base = 0
         self._memory = SearchMemory()
 
@@ -80,5 +80,5 @@ class Serving:
         return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the forked solver died"))
 
 
-def _once(warm: WarmReplanner, order: Follow) -> Iterator[SolverAnswer]:
+def _once(warm: PlanFollower, order: Follow) -> Iterator[SolverAnswer]:
     yield follow_rates(warm, order)

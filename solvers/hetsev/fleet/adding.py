@@ -58,8 +58,21 @@ class FleetAdding:
         return self._shapes[service.name]
 
     def serve(self, name: str, *, may_start: bool) -> None:
-        """Carries the rate of a service: by what runs as far as that goes, then by new instances."""
+        """Carries the rate of a service: by what runs as far as that goes, then by new instances.
+
+        Of a language model none starts: it may need GPUs that are linked, and on which nothing runs.
+        """
         service, lines = self.problem.services[name], self._lines.running(name)
+        if service.tokens is None:
+            lines = self._serve_requests(service, lines, may_start=may_start)
+        else:
+            self._lines.share_tokens(service)
+        rest = service.rate_per_second - sum(line.instance.rate_per_second for line in lines)
+        if rest > NONE_UNSERVED_SHARE * service.rate_per_second:
+            self.unserved[name] = Unserved(name, rest, NO_ROOM, WHAT_HELPS)
+
+    def _serve_requests(self, service: Service, lines: list[Resident], *, may_start: bool) -> list[Resident]:
+        """Returns the lines that carry the rate of an ordinary service, new ones among them."""
         rate, caps = service.rate_per_second, [self._lines.cap(line) for line in lines]
         floor = [LEAST_SHARE * line.instance.rate_per_second for line in lines]
         most = [max(pair) for pair in zip(caps, floor, strict=True)]
@@ -78,9 +91,7 @@ class FleetAdding:
             self._lines.settle(line for line, cap in zip(lines, caps, strict=True) if has_room(line, cap))
         else:
             self._share(lines, caps, service)
-        rest = rate - sum(line.instance.rate_per_second for line in lines)
-        if rest > NONE_UNSERVED_SHARE * rate:
-            self.unserved[name] = Unserved(name, rest, NO_ROOM, WHAT_HELPS)
+        return lines
 
     def edit(self) -> PlanEdit:
         """Returns what differs from what runs."""

@@ -2,8 +2,8 @@
 
 Nothing stops, moves or takes another share. HetSev's heuristic says of which GPU type how many more instances a service
 needs. Each then goes to a GPU that is paid already, the emptiest first, and else opens the cheapest; it takes the
-smallest share that carries its part there, and only where all that runs there keeps its SLO. What the judge refuses is
-left out, and stays unserved.
+smallest share that carries its part there, and only where all that runs there keeps its SLO. Language models follow
+their rates as far as their instances carry them. What the judge refuses is left out, and stays unserved.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from time import monotonic
 
 from solvers.hetsev.fleet.adding import FleetAdding
 from solvers.planning.fleet.trial_rooms import TrialRooms
-from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
+from solvers.planning.judge import JudgedPlan, PlanEdit, Resident, Verdict, Violation
+from solvers.planning.judge.readings import JudgedGpu
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.plan import Certificate, Plan, Unplaced, list_unserved
-from solvers.planning.problem import Instance, Problem
+from solvers.planning.problem import Instance, Place, Problem
 from solvers.planning.search.promise import keep
 
 METHOD = "HetSev's greedy beside the running plan"
@@ -80,7 +81,8 @@ class FleetDelta:
         """Takes the last answer back, and reads everything that no rate changes."""
         self._restore()
         for service in self.problem.services.values():
-            self.adding.read_shapes(service)
+            if service.tokens is None:
+                self.adding.read_shapes(service)
 
     def _restore(self) -> None:
         """Takes the last answer out of the judged plan, before the next question, so that no answer waits for it."""
@@ -137,7 +139,7 @@ def _read_rooms(problem: Problem, judged: JudgedPlan) -> TrialRooms:
     running, jobs = (problem.state.running, problem.state.jobs) if problem.state else ((), ())
     places = [(node.name, index) for node in problem.nodes.values() for index in node.gpus]
     gpus = {place: gpu for place in places if (gpu := judged.on(place))}
-    known = {id(line.instance) for gpu in gpus.values() for line in gpu.residents if line.service and line.alone_ms}
+    known = {id(line.instance) for gpu in gpus.values() for line in gpu.residents if _is_known(line, gpus)}
     placed = [job for job in jobs if all(place in gpus for place in job.places)]
     rooms = TrialRooms(problem, [line for line in running if id(line) in known], placed)
     for place, gpu in gpus.items():
@@ -146,6 +148,12 @@ def _read_rooms(problem: Problem, judged: JudgedPlan) -> TrialRooms:
             rooms.close(place)
     rooms.keep()
     return rooms
+
+
+def _is_known(line: Resident, gpus: Mapping[Place, JudgedGpu]) -> bool:
+    """Returns whether all is known of a line that its room needs."""
+    is_read = line.service is not None and bool(line.alone_ms or line.service.tokens)
+    return is_read and all(place in gpus for place in line.instance.places)
 
 
 def _waiting(problem: Problem) -> tuple[Unplaced, ...]:

@@ -13,6 +13,7 @@ from solvers.latency import latency_at, timeout_for
 from solvers.planning.fleet.grids import ROUNDING, accepted_rate
 from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.fleet.room_view import list_neighbours
+from solvers.planning.fleet.token_shapes import share_token_rate
 from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import Resident
 from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
@@ -41,7 +42,9 @@ class FleetLines:
             for line in gpu.residents:
                 self._of_service[line.instance.service].append(line)
                 self._running[id(line)] = line.instance
-            if problem.policy.pricing == "gpu":  # where shares are priced, taking a free one also removes strangers
+            is_whole = any(line.service and line.service.tokens for line in gpu.residents)  # nothing else fits there
+            # Where shares are priced, taking a free one also removes strangers.
+            if problem.policy.pricing == "gpu" and not is_whole:
                 rooms.bear_no_more(place, self._find_unbearable(gpu))
         rooms.keep()
         self.begin(problem)
@@ -91,6 +94,13 @@ class FleetLines:
         if (rate, timeout) != (instance.rate_per_second, instance.batch_timeout_ms):
             instance = _retune(instance, rate, timeout, instance.exec_ms, instance.latency_ms)
         self._change(line, instance)
+
+    def share_tokens(self, service: Service) -> None:
+        """Gives the instances of a language model parts of its rate; one that carries nothing stays as it runs."""
+        lines = self.running(service.name)
+        shared = {line.id: line for line in share_token_rate(self.problem, service, [line.instance for line in lines])}
+        for line in lines:
+            self._change(line, shared.get(line.instance.id, line.instance))
 
     def fill(self, line: Resident, rate: float) -> None:
         """Lets a line carry all that it may until all of its service share the rate: so long it bears nothing more."""
@@ -164,6 +174,8 @@ class FleetLines:
 
     def _predict(self, line: Resident) -> Instance:
         instance, service = line.instance, self._service(line)
+        if service.tokens is not None:
+            return instance
         judged = _exec_ms(line) * (1 + self.problem.policy.exec_margin)
         latency_ms = latency_at(
             instance.batch, judged, instance.rate_per_second, service.percentile,

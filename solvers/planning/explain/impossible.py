@@ -12,7 +12,7 @@ from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.fleet import fleet as fleet_of
 from solvers.planning.explain.meter import Meter
 from solvers.planning.fleet.grids import read_grid
-from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.offers import NO_GPU, read_offers
 from solvers.planning.fleet.room_shapes import RoomShapes, find_caps, list_ways
 from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.problem import Node, Problem, Profile, Service
@@ -29,7 +29,7 @@ def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind])
     if not service.variants:
         return f"its variants and minAccuracy admit no variant of model {service.model}"
     if not fleet.kinds:
-        return "the fleet has no GPU"
+        return NO_GPU
     among = sorted(_allowed(fleet, service))
     if not among:
         return f"the fleet has no GPU of its gpuTypes: {', '.join(service.gpu_types or ())}"

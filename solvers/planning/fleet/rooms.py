@@ -105,7 +105,7 @@ class FleetRooms:
                 taken.append((at, line.demand.cpu_cores, line.demand.host_memory_gib))
                 is_paid = service.is_dedicated and running[service.name][-1:] == [at]  # for all of it, and once
                 running[service.name].append(at)
-                share = 0.0 if is_paid else share_of(service, line.instance.sm_percent)
+                share = 0.0 if is_paid else line.instance.degree * share_of(service, line.instance.sm_percent)
                 self.commons.charge(service.tenant, share, gpu.node.price_per_hour)
             taken += [
                 (at, job.demand.cpu_cores, job.demand.host_memory_gib)

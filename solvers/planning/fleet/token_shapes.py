@@ -16,6 +16,7 @@ from solvers.planning.problem import GpuType, Instance, Policy, Problem, Profile
 
 BATCHES = (8, 16, 32, 64, 128, MOST_SEQUENCES)
 WORSE_SHARE = 0.999  # of the best rate so far: below it, fewer requests at once are not tried
+SAME_SHARE = 1e-12  # of a rate: rounding makes no other instance
 MOST_CLOCKS = 4  # tried where watts matter, the highest among them
 
 
@@ -119,6 +120,26 @@ def predicted(problem: Problem, service: Service, instance: Instance) -> Instanc
         return instance
     found = find_capacity(*server, instance.rate_per_second)
     return replace(instance, latency_ms=found.ttft_ms, tpot_ms=found.tpot_ms)
+
+
+def share_token_rate(problem: Problem, service: Service, instances: Sequence[Instance]) -> list[Instance]:
+    """Returns a service's instances at the same parts of its rate as before, up to what each carries.
+
+    One that carries nothing is left out.
+    """
+    most = [carried_by(problem, service, line) for line in instances]
+    before = sum(line.rate_per_second for line in instances)
+    wanted = [service.rate_per_second * line.rate_per_second / before for line in instances] if before > 0 else most
+    if any(rate > limit for rate, limit in zip(wanted, most, strict=True)):
+        served, total = min(service.rate_per_second, sum(most)), sum(most)
+        wanted = [limit * served / total for limit in most] if total > 0 else most
+    return [
+        line
+        if abs(line.rate_per_second - rate) <= SAME_SHARE * rate
+        else predicted(problem, service, replace(line, rate_per_second=rate))
+        for line, rate in zip(instances, wanted, strict=True)
+        if rate > 0
+    ]
 
 
 def _server(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from solvers.latency import latency_at, timeout_for
-from solvers.planning.beside import NO_GPU, narrow_problem, wide_of
+from solvers.planning.beside import narrow_problem, wide_of
 from solvers.planning.jobs import exact, explain, search
 from solvers.planning.jobs.placement import JobPlacement, less
 from solvers.planning.jobs.room import room
@@ -71,13 +71,8 @@ def _place_beside_models(
     problem: Problem, instances: Sequence[Instance], wide: Sequence[Instance], work: int
 ) -> JobPlan:
     """Places jobs on the GPUs that language models leave."""
-    narrow = narrow_problem(problem, wide)
     models = {line.service for line in wide}
-    others = [line for line in instances if line.service not in models]
-    if narrow is None:
-        waiting = tuple(Unplaced(name, NO_GPU, "more GPUs") for name in problem.jobs)
-        return JobPlan((), waiting, tuple(instances), 0.0, "no GPU left for jobs")
-    found = place_jobs(narrow, others, work)
+    found = place_jobs(narrow_problem(problem, wide), [line for line in instances if line.service not in models], work)
     order = tuple(sorted([*found.instances, *wide], key=lambda line: line.place))
     return replace(found, instances=order)
 

@@ -69,7 +69,7 @@ def reason(s: JobPlacement, job: int) -> str:
     if spec.deadline and now and spec.deadline <= now:
         return f"its deadline, {spec.deadline.isoformat()}, has passed"
     if not len(of):
-        return f"the fleet has no GPU of a type in its profiles ({', '.join(sorted(s.room.jobs[job].profiles))})"
+        return f"no GPU of a type in its profiles ({', '.join(sorted(s.room.jobs[job].profiles))}) is left for it"
     p = profile[of]
     tests = {
         "no free place for a job": board.taken[of] >= fleet.seats[of],

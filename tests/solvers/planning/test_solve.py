@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from benchmarks.families import family
+from solvers.planning.fleet.offers import NO_GPU
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
@@ -71,7 +72,7 @@ def test_without_services_every_node_may_go() -> None:
 def test_without_nodes_nothing_is_served_and_the_reason_says_so() -> None:
     service = Service("shop/a", "shop", "m", ("v",), 80, 98, 50)
     plan = solve(Problem({}, {}, {"m": ()}, {}, {"shop/a": service}))
-    assert [(unserved.rate_per_second, unserved.reason) for unserved in plan.unserved] == [(50, "the fleet has no GPU")]
+    assert [(unserved.rate_per_second, unserved.reason) for unserved in plan.unserved] == [(50, NO_GPU)]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from app.control.answer.explain.alternatives import Alternative, InstanceAlterna
 from app.control.answer.explain.shares import costs_of_instances
 from app.control.answer.explain.tokens import describe_whole, other_shapes
 from app.control.answer.explain.wording import count, money, ms, rate, spell_signed
-from solvers.planning.beside import has_language_models, leave_out_language_models
+from solvers.planning.beside import has_language_models, ordinary_part
 from solvers.planning.fleet.grids import BatchRate
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.judge.billing import is_billed_whole, price_of_used
@@ -45,7 +45,7 @@ def why_instance(
         return _why_whole(problem, plan, instance)
     cost_per_hour = costs_of_instances(problem, plan)[instance.id]
     if has_language_models(problem):  # their GPUs are no room for others
-        problem, plan = leave_out_language_models(problem, plan)
+        problem, plan = ordinary_part(problem, plan)
         judged = None
     judged = judged or JudgedPlan(problem, plan, keep)
     found = find_alternatives(problem, plan, instance, judged)

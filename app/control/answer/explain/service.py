@@ -13,7 +13,7 @@ from app.control.answer.explain.tokens import describe_whole, spell_promise
 from app.control.answer.explain.wording import count, money, ms, rate
 from solvers.latency import burstiness_of
 from solvers.planning import explain
-from solvers.planning.beside import has_language_models, leave_out_language_models
+from solvers.planning.beside import has_language_models, ordinary_part
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.judge.measures import mean_accuracy
@@ -73,8 +73,7 @@ def find_unserved_why(problem: Problem, plan: Plan, unserved: Unserved) -> Unser
 
         found = reason_of(problem, unserved)
         return UnservedWhy(unserved.rate_per_second, found.reason, found.relaxation, False)
-    if has_language_models(problem):
-        problem, plan = leave_out_language_models(problem, plan)
+    problem, plan = ordinary_part(problem, plan)
     about = explain.case(problem, plan, unserved.service)
     options = explain.explain_service(about, fleet(about.rooms))
     change = options.change

@@ -9,6 +9,7 @@ import pytest
 from solvers.planning import explain
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.explain.thin import cost
+from solvers.planning.fleet.offers import NO_GPU
 from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
@@ -101,7 +102,7 @@ def test_the_binding_limit_is_named(limit: str) -> None:
 def test_a_fleet_without_gpus_needs_one() -> None:
     problem = world(nodes={})
     explanation = explain.explained(problem, Plan((), (), (Unserved("shop/a", 50.0),)))
-    assert explanation[0].reason == "the fleet has no GPU"
+    assert explanation[0].reason == NO_GPU
     assert explanation[0].relaxation.startswith("one more GPU of big (on a node with 2 CPU cores and 4 GiB for each)")
 
 

@@ -11,8 +11,7 @@ from solvers.planning.bound import left_out
 from solvers.planning.judge import judge
 from solvers.planning.judge.measures import mean_accuracy
 from solvers.planning.parts import divide_services
-from solvers.planning.parts.follow import PartsReplanner
-from solvers.planning.parts.models import replanner_of
+from solvers.planning.parts.follow import PlanFollower
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (
     Demand,
@@ -106,8 +105,8 @@ def test_what_runs_is_kept_and_new_rates_are_followed_within_the_promise() -> No
     plan = planned(problem)
     again = replace(problem, state=RunningState(running=plan.instances))
     assert planned(again).changes.keep == len(plan.instances)
-    replanner = replanner_of(problem, plan)
-    assert isinstance(replanner, PartsReplanner)
+    replanner = PlanFollower.of(problem, plan)
+    assert isinstance(replanner, PlanFollower)
     for rate in (150.0, 230.0, 90.0):
         replanner.change({SERVICE: rate})
         followed, changed = replanner.plan, problem.change_rates({SERVICE: rate})

@@ -15,8 +15,7 @@ from solvers.planning.finish import finish_services
 from solvers.planning.judge import judge
 from solvers.planning.parts import Division, divide_services
 from solvers.planning.parts.bound import relax_to_needed
-from solvers.planning.parts.follow import PartsReplanner
-from solvers.planning.parts.models import replanner_of
+from solvers.planning.parts.follow import PlanFollower
 from solvers.planning.parts.reasons import price_of_rules
 from solvers.planning.plan import Plan, ServicePlan, list_unserved
 from solvers.planning.problem import Instance, Job, JobProfile, Node, Problem, RunningState
@@ -168,8 +167,8 @@ def test_a_lost_node_is_made_good_and_what_is_left_stays() -> None:
 @pytest.mark.slow
 def test_a_replanner_follows_rates_and_keeps_the_rules() -> None:
     problem = asking(Availability(survive_nodes=1))
-    replanner = replanner_of(problem, planned(problem))
-    assert isinstance(replanner, PartsReplanner)
+    replanner = PlanFollower.of(problem, planned(problem))
+    assert isinstance(replanner, PlanFollower)
     for rate in (150.0, 260.0, 90.0):
         reasons = replanner.change({SEARCH: rate})
         plan, now = replanner.plan, problem.change_rates({SEARCH: rate})

@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from solvers.hetsev.fleet import FleetDelta
 from solvers.planners.ask import find_plan
+from solvers.planners.portfolio import ask_others
+from solvers.planning.fleet.offers import NO_GPU
 from solvers.planning.judge import judge
-from solvers.planning.parts.models import replanner_of
+from solvers.planning.parts.follow import PlanFollower
 from solvers.planning.plan import Plan, list_unserved
 from solvers.planning.problem import Job, JobProfile, Limit, PlacedJob, Policy, Problem, RunningState
 from solvers.planning.replay import replay_plan
@@ -169,7 +172,7 @@ def test_a_budget_of_watts_and_the_price_of_energy_count_for_language_models() -
 
 def test_rates_are_followed_where_language_models_hold_every_gpu() -> None:
     problem = fleet(chat(), photos(500.0), nodes={"n1": 4}, running=(wide(),))
-    replanner = replanner_of(problem, Plan((wide(),), unserved=list_unserved(problem, (wide(),))))
+    replanner = PlanFollower.of(problem, Plan((wide(),), unserved=list_unserved(problem, (wide(),))))
     replanner.change({"shop/photos": 700.0})
     assert judge(problem.change_rates({"shop/photos": 700.0}), replanner.plan).is_right
     assert [(entry.service, entry.rate_per_second) for entry in replanner.plan.unserved] == [("shop/photos", 700.0)]
@@ -177,7 +180,7 @@ def test_rates_are_followed_where_language_models_hold_every_gpu() -> None:
 
 def test_a_language_model_whose_rate_stays_is_not_touched_by_rounding() -> None:
     problem = fleet(chat(1.3), summaries(5.1), photos())
-    replanner = replanner_of(problem, planned(problem, work=2))
+    replanner = PlanFollower.of(problem, planned(problem, work=2))
     before = replanner.plan
     replanner.change({"shop/photos": 600.0})
     assert {line.service for line in {*before.instances} ^ {*replanner.plan.instances}} == {"shop/photos"}
@@ -195,3 +198,48 @@ def test_a_bound_by_itself_is_that_of_both_parts() -> None:
     bound = find_bound(problem, BUDGET, alone=True).bound
     assert bound is not None
     assert 8.0 < bound <= 10.0 + 1e-6
+
+
+def test_another_planner_gives_jobs_the_gpus_that_language_models_leave() -> None:
+    job = Job("lab/train", "lab", "training", 100.0, {"a100": JobProfile(((10, 1.0), (100, 2.0)), 4.0)}, None, 5.0)
+    problem = fleet(chat(), jobs={"lab/train": job})
+    found = find_plan(problem, "hetsev", BUDGET, alone=True).plan
+    assert judge(problem, found).is_right
+    assert [placed.job for placed in found.jobs] == ["lab/train"]
+
+
+@pytest.mark.parametrize("planner", ["hetsev", "mudi", "inss", "morak", "oltunes"])
+def test_where_language_models_hold_every_gpu_all_else_says_so(planner: str) -> None:
+    problem = fleet(chat(priority=1000), photos(priority=1), nodes={"n1": 4})
+    for found in (planned(problem), find_plan(problem, planner, BUDGET, alone=True).plan):
+        assert judge(problem, found).is_right
+        assert [(entry.service, entry.reason) for entry in found.unserved] == [("shop/photos", NO_GPU)]
+
+
+def test_what_is_added_beside_language_models_leaves_them_their_gpus() -> None:
+    running = (wide(rate_per_second=0.5), wide("shop/summaries", gpus=(4,), rate_per_second=3.0))
+    problem = fleet(chat(0.6), summaries(900.0), photos(700.0), running=running)
+    delta = FleetDelta.of(problem)
+    for rates in ({}, {"shop/photos": 300.0}, {}):
+        plan, verdict = delta.add(rates)
+        assert verdict.is_right, verdict.violations
+        lines = {line.service: line for line in plan.instances}
+        assert (lines["shop/chat"].places, lines["shop/chat"].rate_per_second) == (running[0].places, 0.6)
+        assert lines["shop/photos"].gpu not in (0, 1, 2, 3, 4)
+        assert [entry.service for entry in plan.unserved] == ["shop/summaries"]
+
+
+def test_a_language_model_takes_each_of_its_gpus_of_a_limit() -> None:
+    problem = fleet(chat(), photos(700.0), running=(wide(),), limits={"shop": Limit(gpus=4.0)})
+    plan, verdict = FleetDelta.of(problem).add()
+    assert verdict.is_right, verdict.violations
+    assert [entry.service for entry in plan.unserved] == ["shop/photos"]
+    more = replace(problem, limits={"shop": Limit(gpus=5.0)})
+    assert not FleetDelta.of(more).add()[0].unserved
+
+
+def test_a_choice_beside_what_others_plan_is_found_again() -> None:
+    problem = fleet(chat(), summaries(4.0), photos())
+    found = find(problem, BUDGET, alone=True, others=ask_others)
+    again = replay_plan(problem, 0, found.work, is_exact=found.is_exact, others=ask_others)
+    assert again.instances == found.plan.instances
