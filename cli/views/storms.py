@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.manifests.model import Kind
-from app.manifests.offline import DeclaredFiles
 from cli.output import OutputTable, number
+
+if TYPE_CHECKING:
+    from app.manifests.offline import DeclaredFiles
 
 SHOWN = {"count": "storms", "taken": "machines taken", "emptied": "empty by then", "refusals": "refused orders"}
 
