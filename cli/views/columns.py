@@ -20,6 +20,12 @@ class TableColumn(NamedTuple):
     wide: bool = False
 
 
+def _rate_reclaims(item: Object) -> str:
+    """Returns how often an hour a pool's node is taken back, as learned; empty for pools that are not spot."""
+    reclaims = item.get("status", {}).get("reclaims")
+    return number(reclaims["ratePerHour"]) if reclaims else ""
+
+
 def spec(path: str, show: Callable[[object], str] = number, default: str = "") -> Callable[[Object], str]:
     """Returns a cell that shows a field of the spec; `default` is what the server assumes where it is absent."""
 
@@ -227,6 +233,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("RENTING", condition("Renting")),
         TableColumn("REGION", spec("region", default="default"), wide=True),
         TableColumn("PURCHASE", spec("purchase", default="onDemand")),
+        TableColumn("RECLAIMS/H", _rate_reclaims, wide=True),
         TableColumn("HOOK", spec("hook"), wide=True),
     ),
     Kind.GPU_TYPE: (

@@ -10,5 +10,15 @@ from __future__ import annotations
 
 from solvers.renting.accounts import IdleNodes, RentAccount, RentalTerms
 from solvers.renting.hindsight import HindsightRental, find_hindsight
+from solvers.renting.reclaims import NO_RECLAIMS, ReclaimHistory, price_reclaims
 
-__all__ = ["HindsightRental", "IdleNodes", "RentAccount", "RentalTerms", "find_hindsight"]
+__all__ = [
+    "NO_RECLAIMS",
+    "HindsightRental",
+    "IdleNodes",
+    "ReclaimHistory",
+    "RentAccount",
+    "RentalTerms",
+    "find_hindsight",
+    "price_reclaims",
+]

@@ -12,8 +12,9 @@ from app.manifests.model import WrittenSpec
 from solvers.planning.indexes import gpu_indexes
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem
-from solvers.renting import RentalTerms
+from solvers.renting import NO_RECLAIMS, ReclaimHistory, RentalTerms, price_reclaims
 
+HAND_OVER_SECONDS = 120.0  # the usual notice, in which a node serves ever less
 MOST_AT_ONCE = 8  # nodes of a pool in one question
 SOLVER_SECONDS, SOLVER_STEPS = 3.0, 12
 
@@ -25,6 +26,18 @@ class RentalPool:
     name: str
     spec: WrittenSpec
     terms: RentalTerms
+    reclaims: ReclaimHistory = NO_RECLAIMS
+
+    @property
+    def is_spot(self) -> bool:
+        return self.spec.get("purchase") == "spot"
+
+    @property
+    def reclaims_per_hour(self) -> float:
+        """Returns what reclaims of a node are expected to cost an hour; no bill has it, so only choices count it."""
+        if not self.is_spot:
+            return 0.0
+        return price_reclaims(self.reclaims, self.terms.price_per_hour, self.terms.start_seconds + HAND_OVER_SECONDS)
 
     @property
     def least(self) -> int:
@@ -46,7 +59,8 @@ class RentalPool:
         templates = spec.get("templates")
         return Node(
             name, str(spec["gpuType"]), gpu_indexes(int(spec["gpusPerNode"])), spec["cpuCores"], spec["memoryGib"],
-            self.terms.price_per_hour / int(spec["gpusPerNode"]), purchase=spec.get("purchase", "onDemand"),
+            (self.terms.price_per_hour + self.reclaims_per_hour) / int(spec["gpusPerNode"]),
+            purchase=spec.get("purchase", "onDemand"),
             region=spec.get("region", "default"), templates=None if templates is None else frozenset(templates),
             pricing="node" if pricing == "node" else "gpu",
         )  # fmt: skip

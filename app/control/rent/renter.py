@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -44,7 +44,7 @@ from app.world.declare import declare, delete
 from app.world.write import Actor
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from solvers.renting import IdleNodes, RentAccount
+from solvers.renting import IdleNodes, ReclaimHistory, RentAccount
 
 PLANNER = Actor(Principal("planner", Scope.ADMIN), "planner")
 PAUSE = timedelta(seconds=60)  # between two questions to the solver
@@ -84,6 +84,7 @@ class Renter:
         self._asked_at, self._has_orders = now, True
         if last is None:
             return  # nodes that stand there may have yet to report
+        pools = add_reclaims(pools, self.database.read(rented.count_reclaims))
         rows = self.database.read(lambda connection: [found for found, _ in read_orders(connection)])
         live = [row for row in rows if row.state not in ENDED]
         need = self._ask(snapshot, problem, pools, rows, foresee)
@@ -183,6 +184,7 @@ class Renter:
         self, epoch: int, declared: Sequence[DeclaredObject], pools: Mapping[str, RentalPool], now: datetime
     ) -> None:  # fmt: skip
         rows = [row for row, _ in self.database.read(read_orders)]
+        pools = add_reclaims(pools, self.database.read(rented.count_reclaims))
         unordered = find_unordered(declared, rows, now)
         specs = {Key(Kind.POOL, "", pool.name): pool.spec for pool in pools.values()}
         self._statuses.write(self.database, epoch, describe_pools(pools, rows, unordered), specs)
@@ -218,6 +220,14 @@ def read_pools(declared: Sequence[DeclaredObject]) -> dict[str, RentalPool]:
     specs = {item.name: item.spec for item in declared if item.kind == "Pool"}
     types = {item.name: item.spec for item in declared if item.kind == "GpuType"} if specs else {}
     return {name: make_pool(name, spec, types[str(spec["gpuType"])]) for name, spec in sorted(specs.items())}
+
+
+def add_reclaims(
+    pools: Mapping[str, RentalPool], counted: Mapping[str, tuple[int, float]]
+) -> dict[str, RentalPool]:  # fmt: skip
+    """Returns the pools with the notices that their nodes got."""
+    known = {name: ReclaimHistory(*found) for name, found in counted.items()}
+    return {name: replace(pool, reclaims=known.get(name, ReclaimHistory())) for name, pool in pools.items()}
 
 
 def read_orders(connection: Connection) -> list[tuple[RentedNode, NodeSight]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import DeclaredObject
+from app.control.rent.question import RentalPool
 from app.control.rent.states import ENDED, UNSEEN, RentedNode, RentState
 from app.control.tell.conditions import FALSE, TRUE, Statement
 from app.control.tell.statuses import ObjectStatus
@@ -34,18 +36,29 @@ def find_unordered(
 
 
 def describe_pools(
-    pools: Iterable[str], rows: Sequence[RentedNode], unordered: Mapping[str, str]
+    pools: Mapping[str, RentalPool], rows: Sequence[RentedNode], unordered: Mapping[str, str]
 ) -> dict[Key, ObjectStatus]:
     """Returns the status of each pool."""
-    return {Key(Kind.POOL, "", pool): _describe(pool, rows, unordered) for pool in pools}
+    return {Key(Kind.POOL, "", name): _describe(pool, rows, unordered) for name, pool in pools.items()}
 
 
-def _describe(pool: str, rows: Sequence[RentedNode], unordered: Mapping[str, str]) -> ObjectStatus:
-    mine = [row for row in rows if row.pool == pool]
+def _describe(pool: RentalPool, rows: Sequence[RentedNode], unordered: Mapping[str, str]) -> ObjectStatus:
+    mine = [row for row in rows if row.pool == pool.name]
     counts = Counter(row.state for row in mine if row.state not in ENDED)
     nodes: dict[str, JSON] = {str(state): count for state, count in sorted(counts.items())}
     fields: dict[str, JSON] = {"rented": counts.total(), "nodes": nodes}
-    return ObjectStatus((_condition(mine, [node for node, named in unordered.items() if named == pool]),), fields)
+    if pool.is_spot:
+        fields["reclaims"] = _describe_reclaims(pool)
+    return ObjectStatus((_condition(mine, [node for node, named in unordered.items() if named == pool.name]),), fields)
+
+
+def _describe_reclaims(pool: RentalPool) -> dict[str, JSON]:
+    """Returns what is learned of the pool's reclaims, by whole node hours: a status is written when it changes."""
+    whole = replace(pool, reclaims=replace(pool.reclaims, node_hours=float(int(pool.reclaims.node_hours))))
+    return {
+        "notices": pool.reclaims.notices, "nodeHours": int(pool.reclaims.node_hours),
+        "ratePerHour": round(whole.reclaims.per_hour, 4), "costPerHour": round(whole.reclaims_per_hour, 5),
+    }  # fmt: skip
 
 
 def _condition(mine: Sequence[RentedNode], unordered: Sequence[str]) -> ConditionFields:

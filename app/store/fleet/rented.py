@@ -52,6 +52,22 @@ IDLE = statement(
     "UPDATE rented_node SET idle_seconds = idle_seconds + :seconds WHERE state = 'joined' AND node = ANY (:nodes)",
 )
 
+# A node's hours count until its first notice: from then on it cannot get another.
+RECLAIMS = statement(
+    "count_reclaims",
+    """
+    SELECT pool, count(noticed.at) AS notices, coalesce(sum(greatest(0,
+        extract(epoch FROM coalesce(noticed.at, ended_at, moment()) - joined_at))), 0) / 3600 AS node_hours
+    FROM rented_node LEFT JOIN LATERAL (
+        SELECT min(event.at) AS at FROM event
+        WHERE event.kind = 'Node' AND event.tenant = '' AND event.name = rented_node.node
+            AND event.reason = 'reclaim_notice' AND event.at >= joined_at
+            AND event.at <= coalesce(ended_at, moment())) AS noticed ON true
+    WHERE joined_at > moment() - interval '14 days'
+    GROUP BY pool
+    """,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RentedRow:
@@ -97,3 +113,8 @@ def add_idle(connection: Connection, nodes: Iterable[str], seconds: float) -> No
     """Counts so many seconds in which nothing was planned on these nodes."""
     if listed := sorted(nodes):
         connection.execute(IDLE, {"nodes": listed, "seconds": seconds})
+
+
+def count_reclaims(connection: Connection) -> dict[str, tuple[int, float]]:
+    """Returns by pool how many of its nodes of the last two weeks got a notice, and the hours until then."""
+    return {row.pool: (row.notices, float(row.node_hours)) for row in connection.execute(RECLAIMS)}

@@ -1,0 +1,131 @@
+"""Reclaims that were learned are priced where pools are chosen, and nowhere else: bills keep the price that is paid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Connection, text
+
+from app.control.rent.question import HAND_OVER_SECONDS, RentalPool, ask_renting, make_pool, pose_renting
+from app.control.rent.renter import add_reclaims
+from app.control.rent.shown import describe_pools
+from app.control.solve.inline import Inline
+from app.manifests.model import Kind
+from app.manifests.offline import DeclaredFiles
+from app.store.database.database import Database
+from app.store.fleet import rented
+from simulation.world import read_documents, truth_of
+from solvers.renting import ReclaimHistory
+from tests.simulation.worlds import document, gpu_type, model, policy, profile, service
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+START_SECONDS = 300.0
+SPOT, FIRM = 0.30, 0.32
+# Where a node's expected reclaims cost what it saves: SPOT x rate x (start + hand-over) = FIRM - SPOT.
+EVEN_RATE = (FIRM - SPOT) / SPOT * 3600 / (START_SECONDS + HAND_OVER_SECONDS)
+ORDER = """
+    INSERT INTO rented_node (key, node, pool, hook, state, asked_at, since, start_seconds, minimum_seconds, joined_at,
+        ended_at)
+    VALUES (:node || :hours, :node, :pool, 'cloud', 'gone', :joined, :joined, 60, 600, :joined, :ended)
+"""
+NOTICE = """
+    INSERT INTO event (at, last_at, reason, severity, kind, name, message, fingerprint)
+    VALUES (:at, :at, :reason, 'warning', 'Node', :node, '', '')
+"""
+
+
+def world() -> DeclaredFiles:
+    kind = gpu_type(price=FIRM)
+    spot = kind | {"spec": kind["spec"] | {"prices": [{"purchase": "spot", "perHour": SPOT}]}}
+    usual = {
+        "gpuType": "v100-16gb", "gpusPerNode": 1, "cpuCores": 24, "memoryGib": 128, "max": 1, "hook": "cloud",
+        "startSeconds": START_SECONDS,
+    }  # fmt: skip
+    pools = [document("Pool", name, usual | {"purchase": name}) for name in ("spot", "onDemand")]
+    pools = [pool | {"metadata": {"name": pool["metadata"]["name"].lower()}} for pool in pools]
+    return read_documents([spot, policy(), *pools, model("a"), profile("a"), service("a", 50.0)])
+
+
+def declared_pools() -> dict[str, RentalPool]:
+    files = world()
+    (kind,) = files.of(Kind.GPU_TYPE)
+    return {pool.name: make_pool(pool.name, pool.spec, kind.spec) for pool in files.of(Kind.POOL)}
+
+
+def history_of(rate: float) -> ReclaimHistory:
+    """Returns ten thousand node hours after which so many notices an hour are expected."""
+    return ReclaimHistory(round(rate * 10_100 - 1), 10_000.0)
+
+
+def chosen(rate: float) -> str:
+    pools = declared_pools()
+    pools["spot"] = replace(pools["spot"], reclaims=history_of(rate))
+    question, pool_of = pose_renting(
+        truth_of(world()).problem, [(pool, 1) for pool in pools.values()], {}, "node"
+    )  # fmt: skip
+    need = ask_renting(Inline(), question, pool_of)
+    assert need is not None
+    (name,) = need.wanted
+    return name
+
+
+@pytest.mark.slow
+def test_the_choice_goes_to_a_firm_pool_where_reclaims_cost_what_spot_saves() -> None:
+    assert chosen(0.01) == "spot"
+    assert chosen(0.95 * EVEN_RATE) == "spot"
+    assert chosen(1.05 * EVEN_RATE) == "ondemand"
+    assert chosen(1.0) == "ondemand", "a node that is taken each hour is not worth a little less"
+
+
+@pytest.mark.parametrize(("notices", "hours"), [(0, 0.0), (3, 50.0), (40, 20.0)])
+def test_the_rate_is_the_mean_of_the_posterior_by_plain_sums(notices: int, hours: float) -> None:
+    """Weighs a fine grid of rates by the prior's density and the chance of so many notices in these hours."""
+    grid = [step / 10_000 for step in range(1, 60_000)]
+    weights = [rate**notices * 2.718281828459045 ** (-rate * (100 + hours)) for rate in grid]
+    mean = sum(rate * weight for rate, weight in zip(grid, weights, strict=True)) / sum(weights)
+    assert ReclaimHistory(notices, hours).per_hour == pytest.approx(mean, rel=2e-2)
+
+
+def test_what_is_paid_knows_nothing_of_reclaims() -> None:
+    spot = replace(declared_pools()["spot"], reclaims=history_of(1.0))
+    assert spot.terms.price_per_hour == SPOT
+    assert spot.candidate("n", "node").price_per_hour == pytest.approx(SPOT + SPOT * 420 / 3600, rel=1e-3)
+    files = read_documents([*_documents(world()), document("Node", "n", dict(spot.node_spec()))])
+    assert truth_of(files).problem.nodes["n"].price_per_hour == SPOT
+    firm = replace(declared_pools()["ondemand"], reclaims=history_of(1.0))
+    assert firm.candidate("n", "node").price_per_hour == FIRM, "no cloud takes it back"
+
+
+def _documents(files: DeclaredFiles) -> list[dict[str, object]]:
+    return [
+        document(str(item.kind), item.name, dict(item.spec), item.tenant) for item in files.manifests.values()
+    ]  # fmt: skip
+
+
+def test_notices_are_counted_by_pool_and_hours_until_them(database: Database) -> None:
+    """Two nodes of one pool, one noticed after three hours of five; a name used again; another pool; an old node."""
+    orders = [("e-1", "east", 10, 5), ("e-2", "east", 4, 2), ("e-1", "east", 3, 1), ("w-1", "west", 8, 8)]
+    orders.append(("o-1", "east", 24 * 20, 5))
+    noticed = [("e-1", 7, "reclaim_notice"), ("e-1", 6.5, "reclaim_notice"), ("e-2", 3, "node_lost")]
+
+    def write(connection: Connection) -> None:
+        for node, pool, ago, hours in orders:
+            joined = NOW - timedelta(hours=ago)
+            values = {"node": node, "pool": pool, "hours": str(ago), "joined": joined}
+            connection.execute(text(ORDER), values | {"ended": joined + timedelta(hours=hours)})
+        for node, before, reason in noticed:
+            values = {"node": node, "at": NOW - timedelta(hours=before), "reason": reason}
+            connection.execute(text(NOTICE), values)
+
+    database.write(write)
+    counted = database.read(rented.count_reclaims)
+    assert {pool: (notices, round(hours, 6)) for pool, (notices, hours) in counted.items()} == {
+        "east": (1, 3 + 2 + 1),
+        "west": (0, 8),
+    }
+    pools = add_reclaims({name: replace(declared_pools()["spot"], name=name) for name in ("east", "new")}, counted)
+    shown = {key.name: status.fields["reclaims"] for key, status in describe_pools(pools, [], {}).items()}
+    assert shown["east"] == {"notices": 1, "nodeHours": 6, "ratePerHour": 0.0189, "costPerHour": 0.00066}
+    assert shown["new"] == {"notices": 0, "nodeHours": 0, "ratePerHour": 0.01, "costPerHour": 0.00035}
