@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.estate.backtest import backtest_data, show_backtest
 from cli.estate.certified import campaigns_data, show_campaigns, show_certified, write_certified_data
+from cli.estate.language import show_advice, write_advice
 from cli.estate.loads import reading_data, write_loads
 from cli.estate.money import cents_of, count_of, gpus_text, money
 from cli.estate.savings import savings_data, show_savings
@@ -23,6 +24,9 @@ from clusters.metrics.measuring import PrometheusReading
 from clusters.savings import Savings
 from clusters.sharing import SharingEstimate
 from clusters.sharing.worth import CampaignWorth
+
+if TYPE_CHECKING:
+    from clusters.certified.language import LanguageAdvice
 
 MOST_LINES = 40  # of sentences about what is unknown
 NOT_MEASURED = UnknownFigure("what can be saved", "no load was measured", "give --prometheus")
@@ -40,6 +44,7 @@ class Assessment:
     sharing: SharingEstimate | None = None  # without a measured load
     certified: CertifiedSavings | None = None  # without profiles, or a measured load
     campaigns: Sequence[CampaignWorth] = ()  # the largest first
+    language: Sequence[LanguageAdvice] = ()  # without profiles, or a measured load
 
     @property
     def unknown(self) -> tuple[UnknownFigure, ...]:
@@ -72,6 +77,9 @@ def show(found: Assessment) -> None:
     if found.certified and estate.nodes:
         print()
         show_certified(bill, found.certified)
+    if found.language:
+        print()
+        show_advice(found.language)
     if found.campaigns:
         print()
         show_campaigns(bill, found.campaigns)
@@ -239,6 +247,7 @@ def write_data(found: Assessment) -> dict[str, Any]:
         **(backtest_data(found.backtest) if found.backtest else {}),
         **({"sharing": sharing_data(found.sharing)} if found.sharing else {}),
         **({"certified": write_certified_data(found.certified)} if found.certified else {}),
+        **({"languageModels": write_advice(found.language)} if found.language else {}),
         **({"campaigns": campaigns_data(found.campaigns)} if found.campaigns else {}),
     }  # fmt: skip
 

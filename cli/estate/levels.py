@@ -11,6 +11,7 @@ from clusters.sharing.worth import CampaignWorth, find_worths
 
 if TYPE_CHECKING:
     from clusters.bill import Bill
+    from clusters.certified.language import LanguageAdvice
     from clusters.certified.posing import KnownProfiles
     from clusters.certified.savings import CertifiedSavings
     from clusters.estate import Estate, WorkloadName
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from clusters.promises import WorkloadPromise
     from clusters.savings.needs import LoadNeed
     from clusters.sharing import SharingEstimate
+    from solvers.pools.links import ServerLink
 
 WORK = 2000  # steps of the planner's search, so that the same input gives the same plan on any machine
 SECONDS = 20.0
@@ -36,6 +38,21 @@ def certify(
 
     with quiet_stdout():
         return certify_savings(estate, bill, loads, needs, promises, known, SolveBudget(SECONDS, WORK))
+
+
+def advise(
+    known: KnownProfiles, estate: Estate, bill: Bill, loads: MeasuredLoads,
+    promises: Mapping[WorkloadName, WorkloadPromise],
+) -> list[LanguageAdvice]:  # fmt: skip
+    """Returns which servers would serve each language model, and whether prefill and decode apart pay."""
+    from clusters.certified.language import advise_language_models
+    from simulation.sizing.links import join_gpu_types
+
+    def join_gpus(largest: Mapping[str, int]) -> list[ServerLink]:
+        return join_gpu_types({name: known.gpu_specs.get(name, {}) for name in largest}, largest)
+
+    with quiet_stdout():
+        return list(advise_language_models(estate, bill, loads, promises, known, join_gpus))
 
 
 def weigh_campaigns(

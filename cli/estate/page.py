@@ -18,6 +18,7 @@ from cli.estate.backtest import (
     write_hours,
 )
 from cli.estate.certified import L2_ASSUMPTIONS, summarize_campaigns, summarize_plan, write_campaigns, write_certified
+from cli.estate.language import BASIS, list_advice
 from cli.estate.loads import write_loads
 from cli.estate.money import count_of, money
 from cli.estate.pictures import SavedPart, draw_backtest, draw_levels
@@ -125,6 +126,8 @@ def _plan_sections(found: Assessment) -> Iterator[HtmlText]:
             *(element("p", sentence) for sentence in stay_sentences(found.certified.staying)),
             _table(write_certified(found.certified), "Workloads that are planned"),
         )
+    if found.language:
+        yield _section("language", "Servers for language models", [BASIS], _list(list(list_advice(found.language))))
     if found.campaigns:
         yield _section(
             "campaigns",

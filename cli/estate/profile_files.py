@@ -9,7 +9,7 @@ from typing import Any
 from agents.contract.gpus import read_sheets
 from app.control.formulate.problem import build_problem
 from app.manifests.faults import ManifestsRefused
-from app.manifests.model import API_VERSION
+from app.manifests.model import API_VERSION, Kind
 from app.manifests.offline import Input, load
 from app.manifests.reader import Media, read
 from cli import sources
@@ -25,11 +25,13 @@ def read_profiles(words: Iterable[str]) -> KnownProfiles:
         values = [document.value for each in inputs for document in read(each.data, each.media, source=each.source)]
         missing = list(_missing([value for value in values if isinstance(value, dict)]))
         filled = [Input("the catalogue", json.dumps(each).encode(), "json") for each in missing]
-        problem = build_problem(load([*inputs, *filled]))
+        loaded = load([*inputs, *filled])
+        problem = build_problem(loaded)
     except ManifestsRefused as refused:
         raise refusal(refused, " and ".join(words)) from None
     types = {product: sheet.name for sheet in read_sheets().values() for product in sheet.products}
-    return KnownProfiles(problem.gpu_types, problem.models, tuple(problem.profiles.values()), types)
+    specs = {each.name: each.spec for each in loaded.of(Kind.GPU_TYPE)}
+    return KnownProfiles(problem.gpu_types, problem.models, tuple(problem.profiles.values()), types, specs)
 
 
 def _media(name: str) -> Media:

@@ -108,13 +108,14 @@ def run(args: argparse.Namespace) -> int:
     adopted = find_known_bounds(objects, estate) if args.backtest else {}
     backtest = run_backtest(estate, bill, loads, kept, args.backtest, adopted) if loads and args.backtest else None
     sharing = estimate_sharing(estate, bill, loads, savings.needs, gpus) if loads and savings else None
-    certified = campaigns = None
+    certified = campaigns = language = None
     if savings and loads and sharing:
-        from cli.estate.levels import certify, weigh_campaigns
+        from cli.estate.levels import advise, certify, weigh_campaigns
 
         certified = certify(known, estate, bill, loads, savings.needs, promises) if known else None
+        language = advise(known, estate, bill, loads, promises) if known else None
         campaigns = weigh_campaigns(estate, sharing, promises, certified)
-    found = Assessment(estate, bill, reading, savings, backtest, sharing, certified, campaigns or ())
+    found = Assessment(estate, bill, reading, savings, backtest, sharing, certified, campaigns or (), language or ())
     if args.html is not None:  # first: a reader of the text may stop early, as `head` does
         _write_page(args.html, found, objects.origin)
     if args.output == "text":

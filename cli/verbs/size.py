@@ -14,6 +14,7 @@ from cli.arguments import add_file_arguments, completes, positive, whole
 from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, read_simulated_rates
 from cli.output import OutputTable, format_yaml, number, plain, say
+from cli.pools import spell_pools, spell_servers
 from cli.quiet import end_by_signals, quiet_log, quiet_stdout
 from cli.talk.contexts import reason
 from simulation.limits import MOST_HOURS, SIMULATIONS, WORK
@@ -171,7 +172,7 @@ def _show_models(models: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) 
     print()
     for model in models:
         if parts := model["parts"]:
-            cheaper = f"{_pool(parts['servers'])} at {number(parts['costPerHour'])} an hour"
+            cheaper = f"{spell_servers(parts['servers'])} at {number(parts['costPerHour'])} an hour"
             print(plain(f"{model['service']}: with tokensPerIteration {parts['tokens']}, {cheaper} do both"))
         print(plain(f"{model['service']}: {model['why']}"))
         if model["cheapest"] == "apart":
@@ -184,29 +185,14 @@ def _show_models(models: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) 
 
 def _write_model(model: Mapping[str, Any]) -> tuple[str, ...]:
     together, apart = model["together"] or {}, model["apart"] or {}
-    pools = (_pool(together.get("servers", ())), number(together.get("costPerHour")))
-    two = (_pool(apart.get("prefill", ())), _pool(apart.get("decode", ())), number(apart.get("costPerHour")))
+    pools = (spell_servers(together.get("servers", ())), number(together.get("costPerHour")))
+    two = (
+        spell_servers(apart.get("prefill", ())),
+        spell_servers(apart.get("decode", ())),
+        number(apart.get("costPerHour")),
+    )
     saving = number(model["savingPerHour"] or None)
     return model["service"], number(model["ratePerSecond"]), *pools, *two, saving
-
-
-def spell_pools(apart: Mapping[str, Any]) -> str:
-    """Returns which pools to run, by which link keys and values go, how long a mean prompt takes, and the price."""
-    link = apart["link"]
-    gpus = sum(apart["gpus"].values())
-    where = f" within {apart['cells']} x {gpus // apart['cells']} GPUs" if apart["cells"] else ""
-    price = f" and {number(link['costPerHour'])} an hour" if link["costPerHour"] else ""
-    return (
-        f"run prefill on {_pool(apart['prefill'])} and decode on {_pool(apart['decode'])}; keys and values go by"
-        f" {link['kind']}{where} at {number(link['gbitPerSecond'])} Gbit/s of each GPU: {number(apart['sentMs'])} ms a"
-        f" prompt{price}"
-    )
-
-
-def _pool(groups: Sequence[Mapping[str, Any]]) -> str:
-    """Returns its servers: how many, and the GPUs of each."""
-    words = (f"{group['count']} x {group['gpus']} {group['gpuType']}" for group in groups)
-    return " and ".join(words) or "none"
 
 
 def _write_trial(trial: Mapping[str, Any]) -> tuple[str, ...]:

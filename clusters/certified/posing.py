@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from app.manifests.prices import NANO
 from clusters.estate import Estate, WorkloadName
@@ -26,6 +27,7 @@ class KnownProfiles:
     models: Mapping[str, tuple[Variant, ...]]
     profiles: tuple[Profile, ...]
     types_of_products: Mapping[str, str]  # `NVIDIA-L40S` -> the name of a GPU type
+    gpu_specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # as GpuTypes are declared: their links
 
     def type_of(self, kind: OpenKind) -> str:
         return self.types_of_products.get(kind.product, "")
@@ -54,9 +56,7 @@ def _find_lack(estate: Estate, name: WorkloadName, promise: WorkloadPromise | No
     if promise is None or not promise.model:
         return "no annotation names its model"
     if "latencyMs" not in promise.slo:
-        return "it promises times of tokens, and the lengths of its requests are not read" if promise.slo else (
-            "it has no SLO"
-        )  # fmt: skip
+        return "it promises times of tokens: it is sized by itself" if promise.slo else "it has no SLO"
     if promise.model not in known.models:
         return f"no Profile is of model {promise.model}"
     variant = find_variant(promise, known)

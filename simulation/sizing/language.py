@@ -16,13 +16,14 @@ from app.control.formulate.problem import build_problem, qualify_name
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from simulation.measure.rates import RateCurve
+from simulation.sizing.links import join_gpu_types
 from simulation.sizing.moments import LEAST_RATE
 from simulation.sizing.rental import RentalMarket, RentalRefused
 from simulation.sizing.run import SizingReport
 from solvers.planning.problem import Service
 from solvers.pools.apart import ApartServers
 from solvers.pools.confirm import ConfirmedServers
-from solvers.pools.links import NETWORK, NVLINK, PCIE, ServerLink
+from solvers.pools.links import ServerLink
 from solvers.pools.servers import ServerGroup, TogetherServers
 from solvers.pools.size import ServerMarket, ServiceSize, size_service
 
@@ -63,18 +64,11 @@ def list_links(declared: DeclaredFiles, link_gbit: float) -> list[ServerLink]:
     declared Nodes of its type, or for NVLink from the GpuType's nvlinkGroup.
     """
     specs = {each.name: each.spec for each in declared.of(Kind.GPU_TYPE) if each.spec.get("rentable")}
-    nodes = [each.spec for each in declared.of(Kind.NODE)]
-    largest = {name: max((int(spec["gpus"]) for spec in nodes if spec["gpuType"] == name), default=1) for name in specs}
-    nvlink, pcie = [], []
-    for name, spec in sorted(specs.items()):
-        joined = int(spec.get("nvlinkGroup") or largest[name]) if spec.get("nvlinkGbit") else 1
-        if joined > 1:
-            nvlink.append(ServerLink(NVLINK, {name: spec["nvlinkGbit"]}, most_gpus=joined))
-        if spec.get("pcieGbit") and largest[name] > joined:
-            pcie.append(ServerLink(PCIE, {name: spec["pcieGbit"]}, most_gpus=largest[name]))
-    speeds = {name: spec.get("networkGbit") or link_gbit for name, spec in specs.items()}
-    price = max((spec.get("networkPricePerGib", 0.0) for spec in specs.values()), default=0.0)
-    return [*nvlink, *pcie, ServerLink(NETWORK, speeds, price)]
+    nodes: dict[str, int] = {}
+    for node in declared.of(Kind.NODE):
+        name = str(node.spec["gpuType"])
+        nodes[name] = max(int(node.spec["gpus"]), nodes.get(name, 1))
+    return join_gpu_types(specs, nodes, link_gbit)
 
 
 def leave_language_models_out(declared: DeclaredFiles, sized: Sequence[ServiceSize]) -> DeclaredFiles | None:

@@ -71,3 +71,52 @@ def test_profiles_without_loads_are_refused(tmp_path: Path, capsys: pytest.Captu
     code, _, err = called(["-f", str(objects), "--profiles", "ranker.yaml"], capsys)
     assert code == 2
     assert "give --prometheus, or --demo" in err
+
+
+LANGUAGE_MODEL = """\
+apiVersion: gpuwright/v1
+kind: Model
+metadata: {name: mistral-7b}
+spec:
+  variants:
+  - name: fp16
+    accuracy: 0.6
+    llm: {weightsGib: 14, layers: 32, kvBytesPerToken: 131072, contextTokens: 8192, parallel: [1]}
+---
+apiVersion: gpuwright/v1
+kind: Profile
+metadata: {name: mistral-a100}
+spec:
+  model: mistral-7b
+  variant: fp16
+  gpuType: a100-sxm4-40gb
+  overheadGib: 4
+  iteration: {1: {baseMs: 3, tokenMs: 0.05, weightsMs: 10, sequenceMs: 0.02, kvTokenMs: 0.00006}}
+"""
+SLO = """\
+- {workload: chat/mistral-7b-predictor, model: mistral-7b, ttftMs: 1500, tpotMs: 25}
+- {workload: chat/llama-70b, model: llama-70b, ttftMs: 1500, tpotMs: 25}
+"""
+
+
+@pytest.mark.slow
+def test_language_models_are_advised_on_pools_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mistral.yaml").write_text(LANGUAGE_MODEL)
+    (tmp_path / "slo.yaml").write_text(SLO)
+    page = tmp_path / "page.html"
+    words = ["--demo", "--profiles", str(tmp_path / "mistral.yaml"), "--slo", str(tmp_path / "slo.yaml")]
+    code, text, _ = called([*words, "-o", "json", "--html", str(page)], capsys)
+    assert code == 0
+    rows = {row["workload"]: row for row in json.loads(text)["languageModels"]}
+    assert rows["chat/LeaderWorkerSet/llama-70b"] == {
+        "workload": "chat/LeaderWorkerSet/llama-70b", "size": None, "lack": "no Profile is of model llama-70b"
+    }  # fmt: skip
+    size = rows["chat/Deployment/mistral-7b-predictor"]["size"]
+    costs = {form: size[form]["costPerHour"] for form in ("together", "parts", "apart") if size[form]}
+    assert costs[size["cheapest"]] <= min(costs.values()) + 0.01
+    assert set(size["apart"]["gpus"]) == {"a100-sxm4-40gb"}
+    assert size["apart"]["link"]["kind"] == "nvlink"  # the sheet has it, and a node of the cluster has eight GPUs
+    assert size["why"] in page.read_text()
+    _, shown, _ = called(words, capsys)
+    assert f"{costs['together']:.4g} an hour do both; " in shown
+    assert "- chat/LeaderWorkerSet/llama-70b: no Profile is of model llama-70b" in shown

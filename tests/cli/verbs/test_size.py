@@ -13,6 +13,7 @@ import yaml
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind
 from cli.main import main
+from cli.pools import spell_pools
 from cli.verbs import size
 from simulation.world import read_documents, read_files
 from solvers.planning.judge import judge
@@ -265,9 +266,9 @@ def test_two_pools_that_save_are_told_with_their_link_and_what_it_costs() -> Non
         "prefill": [{"count": 3, "gpus": 1, "gpuType": "a"}], "decode": [{"count": 6, "gpus": 2, "gpuType": "a"}],
         "gpus": {"a": 15}, "cells": 3, "sentMs": 4.7, "link": {"kind": "pcie", "gbitPerSecond": 252, "costPerHour": 0},
     }  # fmt: skip
-    assert size.spell_pools(apart) == (
+    assert spell_pools(apart) == (
         "run prefill on 3 x 1 a and decode on 6 x 2 a; keys and values go by pcie within 3 x 5 GPUs at 252 Gbit/s of"
         " each GPU: 4.7 ms a prompt"
     )
     paid = apart | {"cells": None, "link": {"kind": "network", "gbitPerSecond": 50, "costPerHour": 12.5}}
-    assert size.spell_pools(paid).endswith("by network at 50 Gbit/s of each GPU: 4.7 ms a prompt and 12.5 an hour")
+    assert spell_pools(paid).endswith("by network at 50 Gbit/s of each GPU: 4.7 ms a prompt and 12.5 an hour")

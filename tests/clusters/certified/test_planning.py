@@ -83,7 +83,7 @@ def test_replicas_that_must_stay_have_gpus_of_their_own() -> None:
         (annotated(slo_p99_ms=""), "it has no SLO"),
         (
             annotated(slo_p99_ms="", slo_ttft_ms="100", slo_tpot_ms="10"),
-            "it promises times of tokens, and the lengths of its requests are not read",
+            "it promises times of tokens: it is sized by itself",
         ),
     ],
 )  # fmt: skip

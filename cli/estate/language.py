@@ -1,0 +1,63 @@
+"""Advice for language models, for people and as data: servers that do both, or prefill and decode apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cli.output import number, plain
+from cli.pools import spell_pools, spell_servers
+
+if TYPE_CHECKING:
+    from clusters.certified.language import LanguageAdvice
+
+BASIS = (
+    "Advice for language models, by their Profiles: each at its highest rate and longest mean lengths (95 % within 2.5"
+    " times the mean), on GPUs of this cluster at its prices, as if it had them all. It is in no sum:"
+)
+
+
+def show_advice(found: Sequence[LanguageAdvice]) -> None:
+    """Prints what would serve each language model."""
+    print(BASIS)
+    for sentence in list_advice(found):
+        print(plain(f"- {sentence}"))
+
+
+def list_advice(found: Sequence[LanguageAdvice]) -> Iterator[str]:
+    """Yields a sentence for each workload, and another where prefill and decode apart pay."""
+    from simulation.sizing.language import write_figures
+
+    for each in found:
+        if each.size is None:
+            yield f"{each.workload}: {each.lack}"
+            continue
+        (row,) = write_figures([each.size])
+        yield f"{each.workload}, {number(row['ratePerSecond'])} a second: {_spell_both(row)}{each.size.why}"
+        if row["cheapest"] == "apart":
+            yield f"{each.workload}: {spell_pools(row['apart'])}; llm-d and Dynamo run such pools"
+
+
+def write_advice(found: Sequence[LanguageAdvice]) -> list[dict[str, Any]]:
+    """Returns the advice as JSON's types: the figures of `gpuwright size`, or why there are none."""
+    from simulation.sizing.language import write_figures
+
+    return [
+        {
+            "workload": str(each.workload),
+            "size": write_figures([each.size])[0] if each.size else None,
+            "lack": each.lack,
+        }
+        for each in found
+    ]
+
+
+def _spell_both(row: Mapping[str, Any]) -> str:
+    """Returns the servers that do both: as profiles are, and with shorter parts of prompts where that costs less."""
+    texts = []
+    if together := row["together"]:
+        texts.append(f"{spell_servers(together['servers'])} at {number(together['costPerHour'])} an hour do both; ")
+    if parts := row["parts"]:
+        cheaper = f"{spell_servers(parts['servers'])} at {number(parts['costPerHour'])} an hour do"
+        texts.append(f"with tokensPerIteration {parts['tokens']}, {cheaper}; ")
+    return "".join(texts)
