@@ -14,8 +14,9 @@ from app.control.rent.hooks import HookOrder
 from app.control.rent.states import HookAnswer
 from app.manifests.model import Key, Kind
 from app.store.world import objects
+from app.world.declare import delete
 from simulation.run import Simulation, open_simulation
-from simulation.world import read_documents
+from simulation.world import ACTOR, put, read_documents
 from tests.simulation.worlds import Document, document, gpu_type, model, node, policy, profile, service
 
 pytestmark = pytest.mark.slow
@@ -171,3 +172,60 @@ def test_a_planner_whose_time_is_over_orders_nothing(database_url: str) -> None:
             renter.carry_out(store.epoch, store.world)
             raise Deposed("nothing was due")
         assert rows(simulation, "SELECT key, state, called_at FROM rented_node") == before
+
+
+def test_no_more_is_rented_once_a_person_stops_it(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        bent = BentCloud(simulation, rent=HookAnswer("failed", "it timed out"))
+        simulation.advance(130, TICK_SECONDS)
+        assert states(simulation) == ["asked"]
+        called = len(bent.orders)
+        put(simulation.database, read_documents([policy(mode="advisory")]))
+        simulation.advance(900, TICK_SECONDS)
+        assert [order.verb for order in bent.orders[called:]] == ["return"], "its hook may have rented it"
+        assert states(simulation) == ["gone"]
+
+
+def test_a_machine_that_joins_before_its_hook_has_answered_is_one_of_its_pool(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+
+        class Slow:
+            def call(self, order: HookOrder) -> HookAnswer:
+                simulation.cloud.call(order)
+                return HookAnswer("failed", "it timed out")
+
+        simulation.planner.hooks = simulation.planner._renter.hooks = Slow()
+        simulation.advance(400, TICK_SECONDS)
+        assert states(simulation) == ["joined"]
+        assert rows(simulation, "SELECT spec ->> 'pool' FROM object WHERE name = 'burst-1'") == [("burst",)]
+
+
+def test_while_no_node_reports_none_is_late_or_gone(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        bent = BentCloud(simulation)
+        simulation.advance(300, TICK_SECONDS)
+        simulation.fleet.shapes["shop/a"] = lambda seconds: 0.2
+        bent.answers["return"] = HookAnswer("returned")
+        while bent.orders[-1].verb != "return":
+            simulation.advance(TICK_SECONDS, TICK_SECONDS)
+        simulation.post.silence(["base", "burst-1"])
+        simulation.advance(900, TICK_SECONDS)
+        assert states(simulation) == ["leaving"]
+        simulation.post.silence(["base"], "as usual")
+        simulation.advance(60, TICK_SECONDS)
+        assert states(simulation) == ["gone"]
+
+
+@pytest.mark.parametrize("how", ["silent", "deleted"])
+def test_a_node_that_dies_or_that_a_person_deletes_is_given_back_and_another_comes(database_url: str, how: str) -> None:
+    with fleet(database_url, rate=50.0, min=1) as simulation:
+        simulation.advance(300, TICK_SECONDS)
+        assert states(simulation) == ["joined"]
+        if how == "silent":
+            simulation.post.silence(["burst-1"])
+        else:
+            key = Key(Kind.NODE, "", "burst-1")
+            simulation.database.write(lambda connection: delete(connection, ACTOR, key, force=True))
+        simulation.advance(1500, TICK_SECONDS)
+        assert states(simulation) == ["gone", "joined"]
+        assert "rent_lost" in events(simulation)

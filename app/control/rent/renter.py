@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from math import inf
 
 from sqlalchemy import Connection
 
@@ -18,6 +19,7 @@ from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import SILENT_SECONDS, DeclaredObject, Snapshot
 from app.control.domain.specs import pricing_of
 from app.control.measure import metrics
+from app.control.observe.silence import Silence
 from app.control.rent.hooks import HookCaller, HookOrder
 from app.control.rent.question import RentalPool, RentNeed, ask_renting, make_pool, pose_renting
 from app.control.rent.shown import describe_pools, find_unordered
@@ -28,6 +30,7 @@ from app.control.rent.states import (
     RentedNode,
     RentState,
     RentStep,
+    cancel,
     leave,
     look,
     next_call,
@@ -49,6 +52,8 @@ from solvers.renting import IdleNodes, ReclaimHistory, RentAccount
 PLANNER = Actor(Principal("planner", Scope.ADMIN), "planner")
 PAUSE = timedelta(seconds=60)  # between two questions to the solver
 REST = timedelta(minutes=10)  # of a pool after a refusal: others are asked meanwhile
+LONGEST_PASS = timedelta(minutes=1)  # of hooks that are called one after another: then returns and statuses have a turn
+LONGEST_OUTAGE = timedelta(hours=1)  # a fleet in which no node has reported for longer has none
 DRAINED_BY = "planner"
 
 log = logging.getLogger(__name__)
@@ -68,6 +73,8 @@ class Renter:
     _asked_at: datetime | None = None
     _has_pools: bool = False  # as the last cycle has seen
     _has_orders: bool = True  # until a reading says that there are none
+    _is_auto: bool | None = None  # as the last cycle has seen; before that no hook is called to rent
+    _silence: Silence | None = None
     _statuses: StatusWriter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +84,7 @@ class Renter:
         """Records what is rented and given back from now on; only in mode auto."""
         pools = read_pools(snapshot.declared)
         self._has_pools = bool(pools)
-        is_auto = read_modes(snapshot.declared, snapshot.is_held).fleet == "auto"
+        is_auto = self._is_auto = read_modes(snapshot.declared, snapshot.is_held).fleet == "auto"
         now, last = snapshot.at, self._asked_at
         if not pools or not is_auto or (last is not None and timedelta() <= now - last < PAUSE):
             return
@@ -85,7 +92,7 @@ class Renter:
         if last is None:
             return  # nodes that stand there may have yet to report
         pools = add_reclaims(pools, self.database.read(rented.count_reclaims))
-        rows = self.database.read(lambda connection: [found for found, _ in read_orders(connection)])
+        rows = self.database.read(read_rows)
         live = [row for row in rows if row.state not in ENDED]
         need = self._ask(snapshot, problem, pools, rows, foresee)
         if need is None:
@@ -156,34 +163,54 @@ class Renter:
         """
         if not self._has_pools and not self._has_orders:
             return
-        found = self.database.read(read_orders)
+        found = self.database.read(self._read_sights)
         self._has_orders = bool(found)
         if not self._has_pools and not found:
             return
         declared = read_world()
         pools = read_pools(declared)
-        now = self.database.read(clock.moment)
+        began = self.database.read(clock.moment)
+        unwanted = find_unwanted([row for row, _ in found], pools, is_stopped=self._is_auto is False)
         for row, sight in found:
-            step = look(row, sight, now)
-            if step.rented is not row and not self._change(epoch, row, step):
-                continue
-            verb = next_call(step.rented, sight, now)
-            pool = pools.get(row.pool)
-            if verb is None or (verb == "rent" and pool is None):
-                continue
-            called = step.rented.note_call(now)
-            if not self._change(epoch, step.rented, RentStep(called)):
-                continue
-            spec = pool.node_spec() if pool is not None else {}
-            answer = self.hooks.call(HookOrder(verb, row.hook, row.key, row.pool, row.node, spec))
-            self._change(epoch, called, take_answer(called, verb, answer, now), spec)
+            try:
+                self._carry_out_one(epoch, row, sight, pools.get(row.pool), unwanted.get(row.key, ""), began)
+            except Deposed:
+                raise
+            except Exception:  # the other orders must not wait for this one
+                log.exception("order_failed", extra={"key": row.key})
         if pools:
-            self._show(epoch, declared, pools, now)
+            self._show(epoch, declared, pools, began)
+
+    def _carry_out_one(
+        self, epoch: int, row: RentedNode, sight: NodeSight, pool: RentalPool | None, unwanted: str, began: datetime
+    ) -> None:
+        now, spec = self.database.read(clock.moment), pool.node_spec() if pool is not None else {}
+        step = look(row, sight, now)
+        if step.rented.state is RentState.ASKED and unwanted:
+            step = RentStep(cancel(row, now, unwanted), Reason.RENT_CANCELLED)
+        if step.rented is not row and not self._change(epoch, row, step, spec):
+            return
+        verb = next_call(step.rented, sight, now)
+        may_rent = pool is not None and self._is_auto
+        if verb is None or (verb == "rent" and not may_rent) or now - began > LONGEST_PASS:
+            return
+        called = step.rented.note_call(now)
+        if not self._change(epoch, step.rented, RentStep(called)):
+            return
+        answer = self.hooks.call(HookOrder(verb, row.hook, row.key, row.pool, row.node, spec))
+        self._change(epoch, called, take_answer(called, verb, answer, self.database.read(clock.moment)), spec)
+
+    def _read_sights(self, connection: Connection) -> list[tuple[RentedNode, NodeSight]]:
+        """Returns the orders, and what is seen of their nodes: first those whose hooks were not called for longest."""
+        if self._silence is None:  # a leader forgives what was silent before it began
+            self._silence = Silence(clock.moment(connection))
+        found = read_orders(connection, self._silence)
+        return sorted(found, key=lambda order: order[0].called_at or order[0].asked_at)
 
     def _show(
         self, epoch: int, declared: Sequence[DeclaredObject], pools: Mapping[str, RentalPool], now: datetime
     ) -> None:  # fmt: skip
-        rows = [row for row, _ in self.database.read(read_orders)]
+        rows = self.database.read(read_rows)
         pools = add_reclaims(pools, self.database.read(rented.count_reclaims))
         unordered = find_unordered(declared, rows, now)
         specs = {Key(Kind.POOL, "", pool.name): pool.spec for pool in pools.values()}
@@ -200,7 +227,8 @@ class Renter:
             _must_lead(connection, epoch)
             if not rented.change(connection, before.state, encode(after)):
                 return False
-            if before.state is RentState.ASKED and after.state is RentState.STARTING and spec:
+            # A machine that joins before its hook has answered declares itself, and knows nothing of its pool.
+            if before.state is RentState.ASKED and after.state in (RentState.STARTING, RentState.JOINED) and spec:
                 declare(connection, PLANNER, [Manifest(Kind.NODE, "", after.node, dict(spec))])
             if after.state is RentState.LEAVING and before.state is not RentState.LEAVING:
                 _drain(connection, after.node)
@@ -230,23 +258,58 @@ def add_reclaims(
     return {name: replace(pool, reclaims=known.get(name, ReclaimHistory())) for name, pool in pools.items()}
 
 
-def read_orders(connection: Connection) -> list[tuple[RentedNode, NodeSight]]:
-    """Returns every order that still matters, and what is seen of its node."""
-    rows = rented.read(connection, SILENT_SECONDS)
+def read_rows(connection: Connection) -> list[RentedNode]:
+    """Returns every order that still matters."""
+    return [_decode(row) for row in rented.read(connection, SILENT_SECONDS)]
+
+
+def read_orders(connection: Connection, silence: Silence) -> list[tuple[RentedNode, NodeSight]]:
+    """Returns every order that still matters, and what is seen of its node.
+
+    While no node reports, the fault is on this side: then nothing is known of a node that is silent.
+    """
+    rows, now = rented.read(connection, SILENT_SECONDS), clock.moment(connection)
+    newest = max((row.newest_at for row in rows if row.newest_at), default=None)
+    heard = {row.node: row.heard_at for row in rows if row.heard_at} | ({"": newest} if newest else {})
+    silent = silence.seconds(heard, now)
+    is_outage = silence.is_outage(now)
+    is_short = newest is not None and now - newest < LONGEST_OUTAGE
+    unknown = {
+        row.node
+        for row in rows
+        if is_short and not row.reports and (is_outage or silent.get(row.node, inf) <= SILENT_SECONDS)
+    }
     leaving = [row.node for row in rows if row.state == RentState.LEAVING]
-    reporting = {row.node for row in rows if row.reports}
+    running = unknown | {row.node for row in rows if row.reports}
     # What a silent node last said to run there proves nothing; what is assigned to it has yet to move.
     busy = {
         found.node
         for found in (occupants.find_occupants(connection, leaving) if leaving else ())
-        if found.assigned or found.node in reporting
+        if found.assigned or found.node in running
     }
-    names = [known.name for known in fields(RentedNode)]
-    found = []
-    for row in rows:
-        values = {name: getattr(row, name) for name in names}
-        node = RentedNode(**{**values, "state": RentState(row.state)})
-        found.append((node, NodeSight(row.reports, row.node in busy, row.reclaimed)))
+    return [
+        (_decode(row), NodeSight(row.reports, row.node in unknown, row.node in busy, row.reclaimed)) for row in rows
+    ]
+
+
+def _decode(row: rented.RentedRow) -> RentedNode:
+    values = {known.name: getattr(row, known.name) for known in fields(RentedNode)}
+    return RentedNode(**{**values, "state": RentState(row.state)})
+
+
+def find_unwanted(
+    rows: Sequence[RentedNode], pools: Mapping[str, RentalPool], *, is_stopped: bool
+) -> dict[str, str]:  # fmt: skip
+    """Returns the orders that nobody has accepted and that are wanted no longer, by key, with the reason."""
+    asked = [row for row in rows if row.state is RentState.ASKED]
+    if is_stopped:
+        return {row.key: "nothing is rented outside mode auto" for row in asked}
+    found: dict[str, str] = {}
+    for pool in pools.values():
+        live = sum(row.pool == pool.name and row.state not in ENDED for row in rows)
+        mine = sorted((row for row in asked if row.pool == pool.name), key=lambda row: (row.asked_at, row.node))
+        over = mine[max(0, len(mine) - max(0, live - pool.most)) :]
+        found |= {row.key: f"the pool has at most {pool.most} nodes now" for row in over}
     return found
 
 

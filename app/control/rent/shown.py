@@ -30,7 +30,7 @@ def find_unordered(
 
     A node whose order has just ended may have been deleted since the declarations were read.
     """
-    ordered = {row.node for row in rows if row.ended_at is None or now - row.ended_at < JUST_ENDED}
+    ordered = {row.node for row in rows if row.ended_at is None or now - row.since < JUST_ENDED}
     named = {item.name: str(item.spec.get("pool", "")) for item in declared if item.kind == "Node"}
     return {node: pool for node, pool in named.items() if pool and node not in ordered}
 

@@ -1,6 +1,7 @@
 """The life of a rented node, from its order until nothing of it is paid. Pure: a hook may fail, be late or lie.
 
-What a hook says is never proof. A node has joined when it reports, and is gone when its hook says so and it is silent.
+What a hook says is never proof. A node has joined when it reports, and is gone when its hook says so and it is silent
+for some minutes, while others report.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ AnswerState: TypeAlias = Literal["accepted", "refused", "returned", "tried", "fa
 
 RETRY = timedelta(seconds=30)  # until a hook that failed is called again, under the same key
 ASKING = timedelta(minutes=10)  # a hook that fails for longer may have rented all the same: the node is given back
-STAYING = timedelta(minutes=5)  # a node that still reports after it was given back: its hook is called again
+STAYING = timedelta(minutes=5)  # after a return: a node that is silent is gone, for one that reports its hook is called
 LATE_STARTS = 3.0  # times its start until a node is late, and again until it is given back
 LEAST_LATE = timedelta(minutes=5)
 UNSEEN = "it may be paid for"
@@ -64,9 +65,13 @@ class RentedNode:
     def late_after(self) -> timedelta:
         return max(timedelta(seconds=LATE_STARTS * self.start_seconds), LEAST_LATE)
 
+    def is_over(self, now: datetime) -> bool:
+        """Returns whether its hook has said for some time that it is given back."""
+        return self.returned and self.called_at is not None and now - self.called_at > STAYING
+
     def note_call(self, now: datetime) -> RentedNode:
-        """Returns the node as it is recorded before its hook is called."""
-        return replace(self, called_at=now)
+        """Returns the node as it is recorded before its hook is called: from then on it may be paid for."""
+        return replace(self, called_at=now, paid_at=self.paid_at or now)
 
     def enter(self, state: RentState, now: datetime, message: str = "") -> RentedNode:
         ended = now if state in ENDED else None
@@ -77,6 +82,7 @@ class NodeSight(NamedTuple):
     """What is seen of the node now, whatever its hook says."""
 
     reports: bool = False
+    is_unknown: bool = False  # no node reports, so that its silence proves nothing
     occupied: bool = False  # something is assigned to it or runs there
     reclaimed: bool = False  # it is silent after the time at which its cloud has said to take it back
 
@@ -102,19 +108,23 @@ def look(rented: RentedNode, sight: NodeSight, now: datetime) -> RentStep:
         case RentState.ASKED | RentState.STARTING | RentState.LATE if sight.reports:
             paid = replace(rented, paid_at=rented.paid_at or now, joined_at=rented.joined_at or now)
             return RentStep(paid.enter(RentState.JOINED, now), Reason.RENT_JOINED)
+        case RentState.ASKED if now - rented.asked_at > ASKING and rented.called_at is None:
+            return RentStep(cancel(rented, now, "its hook was not called in time"), Reason.RENT_CANCELLED)
         case RentState.ASKED if now - rented.asked_at > ASKING:
             why = f"its hook has not answered, so it is given back unseen: {rented.message}"
             return RentStep(leave(rented, now, why), Reason.RENT_LATE)
-        case RentState.STARTING if waited > rented.late_after:
+        case RentState.STARTING if waited > rented.late_after and not sight.is_unknown:
             why = f"its hook says that it starts, and it has not reported for {waited.total_seconds() / 60:.0f} minutes"
             return RentStep(rented.enter(RentState.LATE, now, why), Reason.RENT_LATE)
         case RentState.JOINED if sight.reclaimed:
             return RentStep(leave(rented, now, "its cloud has taken it back"), Reason.RENT_LEAVING)
-        case RentState.LATE if waited > rented.late_after:
+        case RentState.LATE if waited > rented.late_after and not sight.is_unknown:
             return RentStep(leave(rented, now, "it never reported, so it is given back"), Reason.RENT_LATE)
-        case RentState.LEAVING if rented.returned and not sight.reports:
-            return RentStep(rented.enter(RentState.GONE, now), Reason.RENT_RETURNED)
-        case RentState.LEAVING if rented.returned and rented.called_at and now - rented.called_at > STAYING:
+        case RentState.LEAVING if not rented.is_over(now) or sight.is_unknown:
+            return RentStep(rented)
+        case RentState.LEAVING if not sight.reports:  # it was paid for until its hook said that it is gone
+            return RentStep(replace(rented.enter(RentState.GONE, now), ended_at=rented.called_at), Reason.RENT_RETURNED)
+        case RentState.LEAVING:
             why = f"its hook says that it is gone, and it still reports: {UNSEEN}"
             return RentStep(replace(rented, returned=False, message=why), Reason.RENT_STAYS)
         case RentState.REFUSED | RentState.GONE if sight.reports:
@@ -128,6 +138,13 @@ def look(rented: RentedNode, sight: NodeSight, now: datetime) -> RentStep:
 def leave(rented: RentedNode, now: datetime, message: str = "") -> RentedNode:
     """Returns the node as one that is emptied and then given back."""
     return replace(rented.enter(RentState.LEAVING, now, message), called_at=None, returned=False)
+
+
+def cancel(rented: RentedNode, now: datetime, why: str) -> RentedNode:
+    """Returns an order that is wanted no longer: one for which its hook was called may be paid for, and leaves."""
+    if rented.called_at is not None:
+        return leave(rented, now, why)
+    return rented.enter(RentState.REFUSED, now, why)
 
 
 def next_call(rented: RentedNode, sight: NodeSight, now: datetime) -> HookVerb | None:
@@ -145,13 +162,11 @@ def take_answer(rented: RentedNode, verb: HookVerb, answer: HookAnswer, now: dat
     if rented.state is RentState.ASKED and verb == "rent":
         match answer.state:
             case "accepted":
-                paid = replace(rented, paid_at=now)
-                return RentStep(paid.enter(RentState.STARTING, now, answer.message), Reason.RENT_ORDERED)
-            case "refused":
-                return RentStep(rented.enter(RentState.REFUSED, now, answer.message), Reason.RENT_REFUSED)
-            case "tried":
-                return RentStep(rented.enter(RentState.REFUSED, now, answer.message), Reason.RENT_TRIED)
-    if rented.state is RentState.LEAVING and verb == "return" and answer.state in ("returned", "tried"):
-        return RentStep(replace(rented, returned=True, message=answer.message or rented.message))
+                return RentStep(rented.enter(RentState.STARTING, now, answer.message), Reason.RENT_ORDERED)
+            case "refused" | "tried":
+                ended = replace(rented.enter(RentState.REFUSED, now, answer.message), paid_at=None)
+                return RentStep(ended, Reason.RENT_REFUSED if answer.state == "refused" else Reason.RENT_TRIED)
+    if rented.state is RentState.LEAVING and verb == "return" and answer.state == "returned":
+        return RentStep(replace(rented, returned=True, called_at=now, message=answer.message or rented.message))
     why = answer.message or f"its hook answered {answer.state!r} when asked to {verb}"
     return RentStep(replace(rented, message=why), Reason.RENT_HOOK_FAILED)

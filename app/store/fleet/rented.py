@@ -19,6 +19,7 @@ ROWS = statement(
         returned, ended_at, idle_seconds, rented_node.message,
         coalesce(node_state.received_at > moment() - interval '1 second' * CAST(:silent AS float8), false)
             AND node_state.received_at > greatest(asked_at, ended_at) AS reports,
+        node_state.received_at AS heard_at, (SELECT max(received_at) FROM node_state) AS newest_at,
         NOT coalesce(node_state.received_at > moment() - interval '1 second' * CAST(:silent AS float8), false)
             AND EXISTS (SELECT FROM reclaim_notice AS notice WHERE notice.node = rented_node.node
                 AND NOT notice.is_withdrawn AND notice.deadline <= moment()) AS reclaimed
@@ -91,6 +92,8 @@ class RentedRow:
     message: str
     reports: bool
     reclaimed: bool
+    heard_at: datetime | None  # its node last
+    newest_at: datetime | None  # the last report of any node
 
 
 def read(connection: Connection, silent_seconds: float) -> list[RentedRow]:

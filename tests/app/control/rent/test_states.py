@@ -16,6 +16,7 @@ from app.control.rent.states import (
     NodeSight,
     RentedNode,
     RentState,
+    cancel,
     leave,
     look,
     next_call,
@@ -108,14 +109,16 @@ def test_an_order_is_asked_again_under_its_key_and_given_back_when_nothing_answe
         now += timedelta(seconds=30)
     step = look(row, NodeSight(), BEGAN + timedelta(minutes=11))
     assert step.rented.state is RentState.LEAVING
+    assert step.rented.paid_at == BEGAN, "from its first call on it may be paid for"
     assert step.reason is Reason.RENT_LATE
     assert next_call(step.rented, NodeSight(), now) == "return", "it may have been rented all the same"
 
 
 def test_a_node_that_never_reports_is_late_and_then_given_back() -> None:
-    row = take_answer(order(), "rent", HookAnswer("accepted"), BEGAN).rented
+    row = take_answer(order().note_call(BEGAN), "rent", HookAnswer("accepted"), BEGAN).rented
     assert row.state is RentState.STARTING
     assert row.paid_at == BEGAN
+    assert look(row, NodeSight(is_unknown=True), BEGAN + timedelta(seconds=721)).rented is row, "no node reports"
     late = look(row, NodeSight(), BEGAN + timedelta(seconds=721))
     assert (late.rented.state, late.reason) == (RentState.LATE, Reason.RENT_LATE)
     joined = look(late.rented, NodeSight(reports=True), BEGAN + timedelta(seconds=900))
@@ -132,8 +135,10 @@ def test_a_node_that_should_be_gone_and_reports_is_named_and_its_hook_called_aga
     step = look(row, NodeSight(reports=True), later)
     assert step.reason is Reason.RENT_STAYS
     assert next_call(step.rented, NodeSight(reports=True), later) == "return"
+    assert look(row, NodeSight(), BEGAN + timedelta(minutes=4)).rented is row, "it may be silent for a moment"
+    assert look(row, NodeSight(is_unknown=True), later).rented is row, "in an outage silence proves nothing"
     gone = look(row, NodeSight(), later).rented
-    assert gone.state is RentState.GONE
+    assert (gone.state, gone.ended_at) == (RentState.GONE, BEGAN), "it was paid for until its hook said so"
     back = look(gone, NodeSight(reports=True), later)
     assert (back.rented.state, back.reason) == (RentState.LEAVING, Reason.RENT_STAYS)
 
@@ -144,6 +149,23 @@ def test_a_node_that_its_cloud_took_back_is_given_back_and_no_longer_counts_as_r
     step = look(row, NodeSight(reclaimed=True), BEGAN)
     assert (step.rented.state, step.reason) == (RentState.LEAVING, Reason.RENT_LEAVING)
     assert next_call(step.rented, NodeSight(reclaimed=True), BEGAN) == "return"
+
+
+def test_an_order_for_which_no_hook_was_called_is_not_asked_for_later() -> None:
+    step = look(order(), NodeSight(), BEGAN + timedelta(minutes=11))
+    assert (step.rented.state, step.reason) == (RentState.REFUSED, Reason.RENT_CANCELLED)
+    assert step.rented.paid_at is None
+
+
+def test_what_is_wanted_no_longer_is_given_back_if_its_hook_may_have_rented_it() -> None:
+    assert cancel(order(), BEGAN, "why").state is RentState.REFUSED
+    assert cancel(order().note_call(BEGAN), BEGAN, "why").state is RentState.LEAVING
+
+
+def test_a_dry_run_gives_nothing_back() -> None:
+    row = leave(look(order(), NodeSight(reports=True), BEGAN).rented, BEGAN).note_call(BEGAN)
+    step = take_answer(row, "return", HookAnswer("tried", "a dry run: it would give back"), BEGAN)
+    assert (step.rented.returned, step.reason) == (False, Reason.RENT_HOOK_FAILED)
 
 
 def test_a_refused_order_ends_and_a_dry_run_rents_nothing() -> None:
