@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from app.control.domain.events import Reason
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
+from app.control.rent.rule import AccountRule, RentRule
 from app.control.solve.inline import Inline
 from app.manifests.offline import DeclaredFiles
 from app.nodes import device_status
@@ -151,6 +152,7 @@ def open_simulation(
     work: int = WORK,
     make_node: NodeMaker = make_light_node,
     physics: Physics | None = None,
+    make_rent_rule: Callable[[], RentRule] = AccountRule,
 ) -> Iterator[Simulation]:
     """Declares the world in an empty database, and yields a fleet and a planner there.
 
@@ -169,6 +171,7 @@ def open_simulation(
             ReportListener(database),
             budget=CycleBudget(work=work, seed=seed),
             hooks=cloud,
+            make_rent_rule=make_rent_rule,
         )
         yield Simulation(database, fleet, planner, cloud)
     finally:

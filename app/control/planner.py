@@ -40,6 +40,7 @@ from app.control.observe.troubles import TroubleWatch
 from app.control.record.planner_store import PlannerStore
 from app.control.rent.hooks import FileHooks, HookCaller
 from app.control.rent.renter import Renter
+from app.control.rent.rule import AccountRule, RentRule
 from app.control.rollout.blocked import LONGEST_GAP_SECONDS
 from app.control.tell.announcer import Announcer
 from app.control.tell.outcome import CycleOutcome
@@ -66,6 +67,7 @@ class Planner:
     cycle_seconds: float = CYCLE_SECONDS
     currency: str = ""  # of all prices
     hooks: HookCaller = field(default_factory=lambda: FileHooks({}))  # that rent nodes and give them back
+    make_rent_rule: Callable[[], RentRule] = AccountRule
     called_for: Reason | None = None  # a cycle is wanted before its time
     _last_question: LastQuestion = field(default_factory=LastQuestion)
     _lane: FastLane = field(init=False)
@@ -317,7 +319,9 @@ class Planner:
     def _begin_afresh(self) -> None:
         self._troubles, self._copies = TroubleWatch(), CopyLook()
         self._announcer = Announcer(self.store.database, self.solver, self.store.skip_statuses, self.currency)
-        self._renter = Renter(self.store.database, self.solver, self.hooks, self.store.skip_statuses)
+        self._renter = Renter(
+            self.store.database, self.solver, self.hooks, self.store.skip_statuses, self.make_rent_rule
+        )
         self._lane, self._jobs = FastLane(self.store, self.solver), JobRounds()
 
 

@@ -50,6 +50,11 @@ OWN = {
         "what gpuwright saves on simulated fleets, beside Kubernetes' autoscaler, a GPU each and time slices",
         "planner",
     ),
+    "pools": Benchmark(
+        "cli.bench.pools",
+        "what rented nodes cost at equal attainment: by our rule, by Karpenter's, and in hindsight",
+        "planner",
+    ),
 }
 # Those of the lab: where it is not installed, their names say how to get it.
 OF_THE_LAB = (

@@ -12,6 +12,7 @@ from typing import Any
 from app.control.decide.last_question import CycleResult
 from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.formulate.question import Question
+from app.control.rent.rule import AccountRule, RentRule
 from app.garbage import settle_for
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
@@ -69,6 +70,7 @@ class SimulationOrder:
     planner: str = ""  # instead of the policy's
     requests: Mapping[str, PlayedRequests] | None = None  # a trace, by service
     gap_cv: float = POISSON_CV  # how the gaps between requests vary; above 1 they come in bursts
+    make_rent_rule: Callable[[], RentRule] = AccountRule  # of nodes of pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,13 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
         settle_for(),
         FreshSampler(order.work, order.seed, len(os.sched_getaffinity(0))) as sampler,
         open_simulation(
-            database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics
+            database_url,
+            world,
+            order.shapes,
+            seed=order.seed,
+            work=order.work,
+            physics=physics,
+            make_rent_rule=order.make_rent_rule,
         ) as simulation,
     ):
         simulation.fleet.arrivals.trace = order.requests

@@ -1,9 +1,9 @@
 """When to rent a node and when to give it back, as in ski rental: pure, without a clock.
 
 Waiting for a node costs money, and so does a node that idles. A node is rented once waiting has cost as much as a start
-and a minimum term, and given back once its term is over and it has idled for as much. Where nothing may wait, as
-requests would be lost, a pool without start time pays at most twice what hindsight pays; with waiting at most three
-times.
+and a minimum term, and given back once its term is over and it has idled for as long as a start. Where nothing may
+wait, as requests would be lost, a pool without start time pays at most twice what hindsight pays; with waiting at most
+three times.
 """
 
 from __future__ import annotations

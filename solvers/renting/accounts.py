@@ -57,8 +57,12 @@ class IdleNodes:
         return IdleNodes(self.since[:count] + (now,) * (count - len(self.since)))
 
     def count_due(self, terms: RentalTerms, now: float) -> int:
-        """Returns how many may be given back: as many as have idled for as much as renting them again would cost."""
-        return sum(now - since >= terms.entry_seconds for since in self.since)
+        """Returns how many may be given back: as many as have idled for as long as a node takes to start.
+
+        Rented again, a node costs its start. Its next term costs nothing in vain while it is needed, and once it is
+        not, the node is given back as that term ends: the nodes of a pool never pay for two terms at a time.
+        """
+        return sum(now - since >= terms.start_seconds for since in self.since)
 
     def give_back(self, count: int) -> IdleNodes:
         return IdleNodes(self.since[count:])

@@ -104,6 +104,23 @@ def test_a_node_is_rented_for_load_that_is_not_served_and_given_back_when_it_end
         assert 0 < float(seen.wasted_minutes) < 60 * float(seen.rented_hours)
 
 
+def test_a_node_whose_load_fits_on_what_is_paid_anyway_is_given_back(database_url: str) -> None:
+    with fleet(database_url, rate=450.0, minimumMinutes=5) as simulation:
+        simulation.advance(400, TICK_SECONDS)
+        assert states(simulation) == ["joined"]
+        assert simulation.fleet.nodes["burst-1"].serving(), "the load needs both"
+        simulation.fleet.shapes["shop/a"] = lambda seconds: 0.5
+        simulation.advance(3000, TICK_SECONDS)
+        assert set(states(simulation)) == {"gone"}, "half of the load fits on the node of no pool, whatever ran where"
+
+
+def test_a_node_is_never_ordered_under_the_name_of_one_that_has_just_ended(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        bent = BentCloud(simulation, rent=HookAnswer("refused", "no capacity in this zone"))
+        simulation.advance(1500, TICK_SECONDS)
+        assert [order.node for order in bent.orders] == ["burst-1", "burst-2", "burst-3"]
+
+
 def test_the_least_number_of_a_pool_is_rented_whatever_is_needed(database_url: str) -> None:
     with fleet(database_url, rate=50.0, min=2) as simulation:
         simulation.advance(3600, TICK_SECONDS)

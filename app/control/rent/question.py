@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.control.domain.ports import PlanSolver
@@ -53,7 +53,7 @@ class RentalPool:
         shared = {name: self.spec[name] for name in kept if name in self.spec}
         return {**shared, "gpus": self.spec["gpusPerNode"], "pool": self.name}
 
-    def candidate(self, name: str, pricing: str) -> Node:
+    def candidate(self, name: str, *, is_paid: bool = False) -> Node:
         """Returns a node of it as plans would see it, once it has joined."""
         spec: Spec = self.spec
         templates = spec.get("templates")
@@ -62,7 +62,7 @@ class RentalPool:
             (self.terms.price_per_hour + self.reclaims_per_hour) / int(spec["gpusPerNode"]),
             purchase=spec.get("purchase", "onDemand"),
             region=spec.get("region", "default"), templates=None if templates is None else frozenset(templates),
-            pricing="node" if pricing == "node" else "gpu",
+            pricing="paid" if is_paid else "node",
         )  # fmt: skip
 
 
@@ -87,22 +87,40 @@ class RentNeed:
         return cls(frozenset(), {}, 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class PoolOffer:
+    """How many nodes of a pool are on their way, and how many more it may order."""
+
+    pool: RentalPool
+    coming: int
+    room: int
+
+
 def pose_renting(
-    problem: Problem, pools: Sequence[tuple[RentalPool, int]], rates: Mapping[str, float], pricing: str
+    problem: Problem, offers: Sequence[PoolOffer], rates: Mapping[str, float], returnable: Collection[str]
 ) -> tuple[Problem, dict[str, str]]:
-    """Returns the problem at these rates with so many candidates of each pool, and the pool of each candidate."""
+    """Returns the problem at these rates with the nodes that pools offer, and the pool of each.
+
+    Only money that can be avoided counts: what stands there costs nothing but for nodes that can be given back, and
+    neither do nodes on their way. Whichever GPUs of a rented node are used, all of it is paid.
+    """
     higher = {
         name: replace(service, rate_per_second=max(service.rate_per_second, rates.get(name, 0.0)))
         for name, service in problem.services.items()
     }
-    nodes, pool_of = dict(problem.nodes), dict[str, str]()
-    for pool, count in pools:
-        for number in range(1, min(count, MOST_AT_ONCE) + 1):
+    nodes = {
+        name: replace(node, pricing="node" if name in returnable else "paid") for name, node in problem.nodes.items()
+    }
+    pool_of = dict[str, str]()
+    for offer in offers:
+        pool = offer.pool
+        for number in range(1, min(offer.coming + offer.room, MOST_AT_ONCE) + 1):
             name = f"rent-{pool.name}-{number}"
             if pool.spec["gpuType"] in problem.gpu_types and name not in nodes:
-                nodes[name] = pool.candidate(name, pricing)
+                nodes[name] = pool.candidate(name, is_paid=number <= offer.coming)
                 pool_of[name] = pool.name
-    return replace(problem, services=higher, nodes=nodes), pool_of
+    policy = replace(problem.policy, pricing="gpu")
+    return replace(problem, services=higher, nodes=nodes, policy=policy), pool_of
 
 
 def ask_renting(solver: PlanSolver, question: Problem, pool_of: Mapping[str, str]) -> RentNeed | None:
@@ -110,7 +128,7 @@ def ask_renting(solver: PlanSolver, question: Problem, pool_of: Mapping[str, str
     answer = solver.solve(question, seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
     if answer.plan is None:
         return None
-    used = _used(answer.plan)
+    used = list_used(answer.plan)
     wanted = Counter(pool_of[name] for name in used & pool_of.keys())
     if not wanted:
         return RentNeed(used, {}, 0.0)
@@ -126,7 +144,8 @@ def ask_renting(solver: PlanSolver, question: Problem, pool_of: Mapping[str, str
     return RentNeed(used - pool_of.keys(), wanted, saving)
 
 
-def _used(plan: Plan) -> frozenset[str]:
+def list_used(plan: Plan) -> frozenset[str]:
+    """Returns the nodes on which the plan has an instance or a job."""
     return frozenset({line.node for line in plan.instances} | {job.node for job in plan.jobs})
 
 

@@ -14,17 +14,16 @@ from app.access import Principal, Scope
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.leading import Deposed
 from app.control.domain.mode import read_modes
-from app.control.domain.policy import policy_spec
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import SILENT_SECONDS, DeclaredObject, Snapshot
-from app.control.domain.specs import pricing_of
+from app.control.domain.times import cycle_seconds
 from app.control.measure import metrics
 from app.control.observe.silence import Silence
 from app.control.rent.hooks import HookCaller, HookOrder
-from app.control.rent.question import RentalPool, RentNeed, ask_renting, make_pool, pose_renting
+from app.control.rent.question import RentalPool, make_pool
+from app.control.rent.rule import Foresee, RentDecision, RentMoment, RentRule
 from app.control.rent.shown import describe_pools, find_unordered
 from app.control.rent.states import (
-    COMING,
     ENDED,
     NodeSight,
     RentedNode,
@@ -47,30 +46,30 @@ from app.world.declare import declare, delete
 from app.world.write import Actor
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from solvers.renting import IdleNodes, ReclaimHistory, RentAccount
+from solvers.renting import ReclaimHistory
 
 PLANNER = Actor(Principal("planner", Scope.ADMIN), "planner")
 PAUSE = timedelta(seconds=60)  # between two questions to the solver
-REST = timedelta(minutes=10)  # of a pool after a refusal: others are asked meanwhile
 LONGEST_PASS = timedelta(minutes=1)  # of hooks that are called one after another: then returns and statuses have a turn
 LONGEST_OUTAGE = timedelta(hours=1)  # a fleet in which no node has reported for longer has none
+LONGEST_GAP = timedelta(minutes=30)  # after a longer one, as outside mode auto, accounts begin again
 DRAINED_BY = "planner"
 
 log = logging.getLogger(__name__)
-Foresee = Callable[[float], Mapping[str, float]]  # the upper rate of each service so many seconds from now
 
 
 @dataclass(slots=True)
 class Renter:
-    """The pools' accounts, which each new leader begins, and the orders, which stay in the database."""
+    """The orders, which stay in the database, and the rule that decides on them."""
 
     database: Database
     solver: PlanSolver
     hooks: HookCaller
     skip: SkipVersions
-    _accounts: dict[str, RentAccount] = field(default_factory=dict)  # by pool
-    _idle: dict[str, IdleNodes] = field(default_factory=dict)
+    make_rule: Callable[[], RentRule]
+    _rule: RentRule = field(init=False)
     _asked_at: datetime | None = None
+    _lost_since: dict[str, datetime] = field(default_factory=dict)  # by node
     _has_pools: bool = False  # as the last cycle has seen
     _has_orders: bool = True  # until a reading says that there are none
     _is_auto: bool | None = None  # as the last cycle has seen; before that no hook is called to rent
@@ -78,7 +77,7 @@ class Renter:
     _statuses: StatusWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._statuses = StatusWriter(self.skip)
+        self._rule, self._statuses = self.make_rule(), StatusWriter(self.skip)
 
     def decide(self, epoch: int, snapshot: Snapshot, problem: Problem, plan: Plan, foresee: Foresee) -> None:
         """Records what is rented and given back from now on; only in mode auto."""
@@ -89,72 +88,42 @@ class Renter:
         if not pools or not is_auto or (last is not None and timedelta() <= now - last < PAUSE):
             return
         self._asked_at, self._has_orders = now, True
-        if last is None:
+        longest = max(LONGEST_GAP, timedelta(seconds=2 * cycle_seconds(snapshot.declared)))
+        if last is None or not timedelta() <= now - last <= longest:
+            self._rule = self.make_rule()
             return  # nodes that stand there may have yet to report
         pools = add_reclaims(pools, self.database.read(rented.count_reclaims))
         rows = self.database.read(read_rows)
-        live = [row for row in rows if row.state not in ENDED]
-        need = self._ask(snapshot, problem, pools, rows, foresee)
-        if need is None:
-            return
         seconds = (now - last).total_seconds()
-        orders = [order for pool in pools.values() for order in self._order(pool, live, need, snapshot, seconds)]
-        used = need.used | {line.node for line in plan.instances} | {job.node for job in plan.jobs}
-        idle = {row.node for row in live if row.state is RentState.JOINED and row.node not in used}
-        leaving = [row for pool in pools.values() for row in self._give_back(pool, live, idle, now)]
-        self.database.write(lambda connection: _record(connection, epoch, orders, leaving, idle, seconds))
+        lost = self._find_lost(rows, snapshot)
+        moment = RentMoment(snapshot, problem, plan, pools, [row for row in rows if row not in lost], foresee, seconds)
+        decision = self._rule.decide(moment, self.solver)
+        if decision is None:
+            return
+        # A machine of an earlier order may still have that name, whatever its hook answered.
+        taken = {item.name for item in snapshot.declared if item.kind == "Node"} | {row.node for row in rows}
+        orders = [
+            make_order(pools[pool], name, now)
+            for pool, count in decision.orders.items()
+            for name in name_nodes(pool, taken, count)
+        ]
+        self.database.write(lambda connection: _record(connection, epoch, orders, decision, moment, lost))
 
-    def _ask(
-        self, snapshot: Snapshot, problem: Problem, pools: Mapping[str, RentalPool], rows: Sequence[RentedNode],
-        foresee: Foresee,
-    ) -> RentNeed | None:  # fmt: skip
-        counts = []
-        for pool in pools.values():
-            mine = [row for row in rows if row.pool == pool.name]
-            coming = sum(row.state in COMING for row in mine)
-            rests = any(row.state is RentState.REFUSED and snapshot.at - row.since < REST for row in mine)
-            room = pool.most - sum(row.state not in ENDED for row in mine)
-            counts.append((pool, coming + (0 if rests else max(0, room))))
-        ahead = foresee(max(pool.terms.start_seconds for pool in pools.values()))
-        rates = {
-            name: service.rate_per_second + max(0.0, ahead.get(name, 0.0) - expected.rate_per_second)
-            for name, service in problem.services.items()
-            if (expected := snapshot.expected.get(name)) is not None
-        }
-        pricing = pricing_of(policy_spec(snapshot.declared))
-        question, pool_of = pose_renting(problem, counts, rates, pricing)
-        return (
-            ask_renting(self.solver, question, pool_of) if question.nodes and question.services else RentNeed.nothing()
-        )
+    def _find_lost(self, rows: Sequence[RentedNode], snapshot: Snapshot) -> list[RentedNode]:
+        """Returns joined nodes that have been lost for as long as a late start is waited for, or that are undeclared.
 
-    def _order(
-        self, pool: RentalPool, live: Sequence[RentedNode], need: RentNeed, snapshot: Snapshot, seconds: float
-    ) -> list[RentedNode]:
-        """Returns the orders of a pool that are made now."""
-        mine = [row for row in live if row.pool == pool.name]
-        coming = sum(row.state in COMING for row in mine)
-        missing = min(need.wanted.get(pool.name, 0) - coming, pool.most - len(mine))
-        share = need.saving_per_hour * max(0, missing) / max(1, sum(need.wanted.values()))
-        account = self._accounts.get(pool.name, RentAccount()).wait(share, seconds)
-        count = max(0, pool.least - len(mine))
-        if missing > 0 and account.may_rent(pool.terms, missing, share):
-            account, count = RentAccount(), max(count, missing)
-        self._accounts[pool.name] = account
-        taken = {item.name for item in snapshot.declared if item.kind == "Node"} | {row.node for row in live}
-        return [make_order(pool, name, snapshot.at) for name in name_nodes(pool.name, taken, count)]
-
-    def _give_back(
-        self, pool: RentalPool, live: Sequence[RentedNode], idle: set[str], now: datetime
-    ) -> list[RentedNode]:  # fmt: skip
-        """Returns nodes that leave now: they idle, their terms are over, and as many have idled for long enough."""
-        mine = [row for row in live if row.pool == pool.name and row.state is not RentState.LEAVING]
-        empty = [row for row in mine if row.node in idle]
-        known = self._idle.get(pool.name, IdleNodes()).note(len(empty), now.timestamp())
-        due = min(known.count_due(pool.terms, now.timestamp()), len(mine) - pool.least)
-        over = [row for row in empty if row.paid_at and (now - row.paid_at).total_seconds() >= pool.terms.entry_seconds]
-        going = sorted(over, key=lambda row: (row.asked_at, row.node))[: max(0, due)]
-        self._idle[pool.name] = known.give_back(len(going))
-        return going
+        They would count as rented for ever, and no other would come.
+        """
+        joined = [row for row in rows if row.state is RentState.JOINED]
+        silent = {row.node for row in joined if row.node in snapshot.nodes and snapshot.nodes[row.node].state == "lost"}
+        self._lost_since = {node: self._lost_since.get(node, snapshot.at) for node in silent}
+        declared = {item.name for item in snapshot.declared if item.kind == "Node"}
+        return [
+            row
+            for row in joined
+            if (row.node not in declared and snapshot.at - row.since > PAUSE)
+            or (row.node in silent and snapshot.at - self._lost_since[row.node] > row.late_after)
+        ]
 
     def carry_out(self, epoch: int, read_world: Callable[[], Sequence[DeclaredObject]]) -> None:
         """Looks at every order, and calls the hooks that are due: each call is recorded before it is made.
@@ -339,19 +308,22 @@ def encode(row: RentedNode) -> dict[str, object]:
 
 
 def _record(
-    connection: Connection, epoch: int, orders: Sequence[RentedNode], leaving: Sequence[RentedNode], idle: set[str],
-    seconds: float,
+    connection: Connection, epoch: int, orders: Sequence[RentedNode], decision: RentDecision, moment: RentMoment,
+    lost: Sequence[RentedNode],
 ) -> None:  # fmt: skip
     _must_lead(connection, epoch)
     now = clock.now(connection)
     rented.order(connection, map(encode, orders))
-    rented.add_idle(connection, idle, seconds)
+    rented.add_idle(connection, moment.idle, moment.seconds)
     happened: list[NewEvent] = []
-    for row in leaving:
-        after = leave(row, now, "nothing needs it")
+    leaving = [(row, "nothing needs it", Reason.RENT_LEAVING) for row in decision.leaving]
+    leaving += [(row, "it is lost, or its Node was deleted", Reason.RENT_LOST) for row in lost]
+    for row, why, reason in leaving:
+        after = leave(row, now, why)
         if rented.change(connection, row.state, encode(after)):
-            _drain(connection, row.node)
-            happened += _events(RentStep(after, Reason.RENT_LEAVING))
+            if reason is not Reason.RENT_LOST:  # which has nothing to drain, and perhaps no Node
+                _drain(connection, row.node)
+            happened += _events(RentStep(after, reason))
     events.record(connection, happened)
 
 

@@ -17,6 +17,7 @@ HookVerb: TypeAlias = Literal["rent", "return"]
 AnswerState: TypeAlias = Literal["accepted", "refused", "returned", "tried", "failed"]
 
 RETRY = timedelta(seconds=30)  # until a hook that failed is called again, under the same key
+REST = timedelta(minutes=10)  # of a pool after a refusal: others are asked meanwhile
 ASKING = timedelta(minutes=10)  # a hook that fails for longer may have rented all the same: the node is given back
 STAYING = timedelta(minutes=5)  # after a return: a node that is silent is gone, for one that reports its hook is called
 LATE_STARTS = 3.0  # times its start until a node is late, and again until it is given back
@@ -64,6 +65,11 @@ class RentedNode:
     @property
     def late_after(self) -> timedelta:
         return max(timedelta(seconds=LATE_STARTS * self.start_seconds), LEAST_LATE)
+
+    @property
+    def term(self) -> timedelta:
+        """For how long it is paid for at least."""
+        return timedelta(seconds=self.start_seconds + self.minimum_seconds)
 
     def is_over(self, now: datetime) -> bool:
         """Returns whether its hook has said for some time that it is given back."""

@@ -90,15 +90,15 @@ def test_hindsight_is_what_a_dynamic_programme_finds(needs: list[int], term: int
     assert all(stands >= need for stands, need in zip(found.nodes, needs, strict=True))
 
 
-def test_nodes_idle_for_a_start_and_a_term_before_they_are_given_back() -> None:
+def test_nodes_idle_for_a_start_before_they_are_given_back() -> None:
     terms = RentalTerms(2.0, 300.0, 600.0)
     assert terms.entry_price == pytest.approx(0.5)
-    idle = IdleNodes().note(1, 0.0).note(3, 500.0)
-    assert idle.count_due(terms, 899.0) == 0
-    assert idle.count_due(terms, 900.0) == 1
-    assert idle.count_due(terms, 1400.0) == 3
-    assert idle.note(1, 1000.0).note(3, 1100.0).count_due(terms, 1400.0) == 1, "the others were needed meanwhile"
-    assert idle.give_back(1).count_due(terms, 1399.0) == 0
+    idle = IdleNodes().note(1, 0.0).note(3, 200.0)
+    assert idle.count_due(terms, 299.0) == 0
+    assert idle.count_due(terms, 300.0) == 1
+    assert idle.count_due(terms, 500.0) == 3
+    assert idle.note(1, 300.0).note(3, 400.0).count_due(terms, 500.0) == 1, "the others were needed meanwhile"
+    assert idle.give_back(1).count_due(terms, 499.0) == 0
 
 
 def test_a_need_that_ends_is_forgotten_and_a_large_saving_waits_for_nothing() -> None:

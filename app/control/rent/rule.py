@@ -1,0 +1,136 @@
+"""When nodes are ordered and given back: the rule of accounts, and what any other rule has to answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from app.control.domain.ports import PlanSolver
+from app.control.domain.snapshot import Snapshot
+from app.control.rent.question import PoolOffer, RentalPool, RentNeed, ask_renting, list_used, pose_renting
+from app.control.rent.states import COMING, ENDED, REST, RentedNode, RentState
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+from solvers.renting import IdleNodes, RentAccount
+
+Foresee = Callable[[float], Mapping[str, float]]  # the upper rate of each service so many seconds from now
+
+
+@dataclass(frozen=True, slots=True)
+class RentMoment:
+    """All that a rule decides from."""
+
+    snapshot: Snapshot
+    problem: Problem
+    plan: Plan  # in force
+    pools: Mapping[str, RentalPool]
+    rows: Sequence[RentedNode]  # live orders, and those that ended within a day
+    foresee: Foresee
+    seconds: float  # since the last decision
+
+    @property
+    def now(self) -> datetime:
+        return self.snapshot.at
+
+    def live(self, pool: str) -> list[RentedNode]:
+        """Returns the orders of a pool that have not ended."""
+        return [row for row in self.rows if row.pool == pool and row.state not in ENDED]
+
+    def count_coming(self, pool: str) -> int:
+        return sum(row.state in COMING for row in self.live(pool))
+
+    def rests(self, pool: str) -> bool:
+        """Returns whether its hook has just refused an order: others are asked meanwhile."""
+        refused = [row for row in self.rows if row.pool == pool and row.state is RentState.REFUSED]
+        return any(self.now - row.since < REST for row in refused)
+
+    def offers(self) -> list[PoolOffer]:
+        """Returns what each pool offers; one that has just refused orders nothing."""
+        found = []
+        for pool in self.pools.values():
+            room = 0 if self.rests(pool.name) else max(0, pool.most - len(self.live(pool.name)))
+            found.append(PoolOffer(pool, self.count_coming(pool.name), room))
+        return found
+
+    def list_returnable(self, pool: RentalPool) -> list[RentedNode]:
+        """Returns the nodes of a pool that have joined and whose terms, as they were ordered, are over."""
+        joined = [row for row in self.live(pool.name) if row.state is RentState.JOINED]
+        return [row for row in joined if row.paid_at is not None and self.now - row.paid_at >= row.term]
+
+    @property
+    def returnable(self) -> frozenset[str]:
+        """Returns the names of all nodes that could be given back now."""
+        return frozenset(row.node for pool in self.pools.values() for row in self.list_returnable(pool))
+
+    @property
+    def idle(self) -> frozenset[str]:
+        """Returns the rented nodes that have joined and on which nothing is planned."""
+        busy = list_used(self.plan)
+        return frozenset(row.node for row in self.rows if row.state is RentState.JOINED and row.node not in busy)
+
+
+@dataclass(frozen=True, slots=True)
+class RentDecision:
+    """How many nodes of each pool are ordered, and which leave."""
+
+    orders: Mapping[str, int]
+    leaving: Sequence[RentedNode]
+
+
+class RentRule(Protocol):
+    """Decides what is rented and given back."""
+
+    def decide(self, moment: RentMoment, solver: PlanSolver) -> RentDecision | None: ...
+
+
+@dataclass(slots=True)
+class AccountRule:
+    """Rents what pays for itself and gives back what has idled, by an account of each pool."""
+
+    _accounts: dict[str, RentAccount] = field(default_factory=dict)  # by pool
+    _idle: dict[str, IdleNodes] = field(default_factory=dict)
+
+    def decide(self, moment: RentMoment, solver: PlanSolver) -> RentDecision | None:
+        """Returns what is ordered and what leaves; None where the solver gave no answer."""
+        need = _find_need(moment, solver)
+        if need is None:
+            return None
+        orders = {pool.name: self._count_orders(pool, moment, need) for pool in moment.pools.values()}
+        leaving = [row for pool in moment.pools.values() for row in self._give_back(pool, moment, need)]
+        return RentDecision(orders, leaving)
+
+    def _count_orders(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> int:
+        mine = len(moment.live(pool.name))
+        missing = min(need.wanted.get(pool.name, 0) - moment.count_coming(pool.name), pool.most - mine)
+        share = need.saving_per_hour * max(0, missing) / max(1, sum(need.wanted.values()))
+        account = self._accounts.get(pool.name, RentAccount()).wait(share, moment.seconds)
+        count = 0 if moment.rests(pool.name) else max(0, pool.least - mine)
+        if missing > 0 and account.may_rent(pool.terms, missing, share):
+            account, count = RentAccount(), max(count, missing)
+        self._accounts[pool.name] = account
+        return count
+
+    def _give_back(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> list[RentedNode]:
+        """Returns nodes that leave now: their terms are over, and as many were not needed for long enough."""
+        seconds, held = moment.now.timestamp(), Counter(line.node for line in moment.plan.instances)
+        standing = sum(row.state is not RentState.LEAVING for row in moment.live(pool.name))
+        spare = [row for row in moment.list_returnable(pool) if row.node not in need.used]
+        known = self._idle.get(pool.name, IdleNodes()).note(len(spare), seconds)
+        due = max(0, min(known.count_due(pool.terms, seconds), standing - pool.least))
+        going = sorted(spare, key=lambda row: (held[row.node], row.asked_at, row.node))[:due]
+        self._idle[pool.name] = known.give_back(len(going))
+        return going
+
+
+def _find_need(moment: RentMoment, solver: PlanSolver) -> RentNeed | None:
+    ahead = moment.foresee(max(pool.terms.start_seconds for pool in moment.pools.values()))
+    rates = {
+        name: service.rate_per_second + max(0.0, ahead.get(name, 0.0) - expected.rate_per_second)
+        for name, service in moment.problem.services.items()
+        if (expected := moment.snapshot.expected.get(name)) is not None
+    }
+    question, pool_of = pose_renting(moment.problem, moment.offers(), rates, moment.returnable)
+    return ask_renting(solver, question, pool_of) if question.nodes and question.services else RentNeed.nothing()
