@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Connection, text
 
-from app.control.rent.question import HAND_OVER_SECONDS, RentalPool, ask_renting, make_pool, pose_renting
+from app.control.rent.question import HAND_OVER_SECONDS, PoolOffer, RentalPool, ask_renting, make_pool, pose_renting
 from app.control.rent.renter import add_reclaims
 from app.control.rent.shown import describe_pools
 from app.control.solve.inline import Inline
@@ -62,9 +62,8 @@ def history_of(rate: float) -> ReclaimHistory:
 def chosen(rate: float) -> str:
     pools = declared_pools()
     pools["spot"] = replace(pools["spot"], reclaims=history_of(rate))
-    question, pool_of = pose_renting(
-        truth_of(world()).problem, [(pool, 1) for pool in pools.values()], {}, "node"
-    )  # fmt: skip
+    offers = [PoolOffer(pool, coming=0, room=1) for pool in pools.values()]
+    question, pool_of = pose_renting(truth_of(world()).problem, offers, {}, ())
     need = ask_renting(Inline(), question, pool_of)
     assert need is not None
     (name,) = need.wanted
@@ -91,11 +90,11 @@ def test_the_rate_is_the_mean_of_the_posterior_by_plain_sums(notices: int, hours
 def test_what_is_paid_knows_nothing_of_reclaims() -> None:
     spot = replace(declared_pools()["spot"], reclaims=history_of(1.0))
     assert spot.terms.price_per_hour == SPOT
-    assert spot.candidate("n", "node").price_per_hour == pytest.approx(SPOT + SPOT * 420 / 3600, rel=1e-3)
+    assert spot.candidate("n").price_per_hour == pytest.approx(SPOT + SPOT * 420 / 3600, rel=1e-3)
     files = read_documents([*_documents(world()), document("Node", "n", dict(spot.node_spec()))])
     assert truth_of(files).problem.nodes["n"].price_per_hour == SPOT
     firm = replace(declared_pools()["ondemand"], reclaims=history_of(1.0))
-    assert firm.candidate("n", "node").price_per_hour == FIRM, "no cloud takes it back"
+    assert firm.candidate("n").price_per_hour == FIRM, "no cloud takes it back"
 
 
 def _documents(files: DeclaredFiles) -> list[dict[str, object]]:
