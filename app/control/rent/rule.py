@@ -127,8 +127,11 @@ class AccountRule:
 
 def _find_need(moment: RentMoment, solver: PlanSolver) -> RentNeed | None:
     ahead = moment.foresee(max(pool.terms.start_seconds for pool in moment.pools.values()))
+    present = moment.foresee(0.0)
+    # The plan's rates cover the doubt of now already: a start adds what the load rises by until the node is up.
     rates = {
-        name: service.rate_per_second + max(0.0, ahead.get(name, 0.0) - expected.rate_per_second)
+        name: service.rate_per_second
+        + max(0.0, min(ahead.get(name, 0.0) - present.get(name, 0.0), ahead.get(name, 0.0) - expected.rate_per_second))
         for name, service in moment.problem.services.items()
         if (expected := moment.snapshot.expected.get(name)) is not None
     }
