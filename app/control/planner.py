@@ -250,10 +250,11 @@ class Planner:
             base = self._lane.base
             if base is not None:
                 self._announce(result, snapshot, question, base)
-                with phase("rent"):
-                    self._renter.decide(self.store.epoch, snapshot, question.problem, base.plan, self.loads.foresee)
                 self._lane.make_ready()  # after the announcement: this keeps a core busy
             expire_proposal(self.store, snapshot)
+            if base is not None:  # last, as it may ask the solver twice
+                with phase("rent"):
+                    self._renter.decide(self.store.epoch, snapshot, question.problem, base.plan, self.loads.foresee)
         except Overtaken:
             self.called_for = Reason.OVERTAKEN
         except Deposed as deposed:
