@@ -125,12 +125,17 @@ def test_the_least_number_of_a_pool_is_rented_whatever_is_needed(database_url: s
     with fleet(database_url, rate=50.0, min=2) as simulation:
         simulation.advance(3600, TICK_SECONDS)
         assert states(simulation) == ["joined", "joined"]
+        assert (
+            condition(simulation)[1]
+            == "the load needs 2 less: given back once that has lasted 2 minutes; its min stays"
+        )
 
 
 def test_nothing_is_rented_before_the_mode_allows_it(database_url: str) -> None:
     with fleet(database_url, mode="advisory") as simulation:
         simulation.advance(300, TICK_SECONDS)
         assert states(simulation) == []
+        assert condition(simulation) == ("True", "nothing is rented outside mode auto")
 
 
 def test_a_refusal_rests_the_pool_and_is_named_in_its_condition(database_url: str) -> None:

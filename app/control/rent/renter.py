@@ -69,6 +69,7 @@ class Renter:
     make_rule: Callable[[], RentRule]
     _rule: RentRule = field(init=False)
     _asked_at: datetime | None = None
+    _waits: Mapping[str, str] = field(default_factory=dict)  # what each pool waits for, of the last decision
     _lost_since: dict[str, datetime] = field(default_factory=dict)  # by node
     _has_pools: bool = False  # as the last cycle has seen
     _has_orders: bool = True  # until a reading says that there are none
@@ -85,6 +86,8 @@ class Renter:
         self._has_pools = bool(pools)
         is_auto = self._is_auto = read_modes(snapshot.declared, snapshot.is_held).fleet == "auto"
         now, last = snapshot.at, self._asked_at
+        if not is_auto:
+            self._waits = dict.fromkeys(pools, "nothing is rented outside mode auto")
         if not pools or not is_auto or (last is not None and timedelta() <= now - last < PAUSE):
             return
         self._asked_at, self._has_orders = now, True
@@ -100,6 +103,7 @@ class Renter:
         decision = self._rule.decide(moment, self.solver)
         if decision is None:
             return
+        self._waits = decision.waits
         # A machine of an earlier order may still have that name, whatever its hook answered.
         taken = {item.name for item in snapshot.declared if item.kind == "Node"} | {row.node for row in rows}
         orders = [
@@ -183,7 +187,7 @@ class Renter:
         pools = add_reclaims(pools, self.database.read(rented.count_reclaims))
         unordered = find_unordered(declared, rows, now)
         specs = {Key(Kind.POOL, "", pool.name): pool.spec for pool in pools.values()}
-        self._statuses.write(self.database, epoch, describe_pools(pools, rows, unordered), specs)
+        self._statuses.write(self.database, epoch, describe_pools(pools, rows, unordered, self._waits), specs)
 
     def _change(
         self, epoch: int, before: RentedNode, step: RentStep, spec: Mapping[str, object] | None = None

@@ -74,10 +74,11 @@ class RentMoment:
 
 @dataclass(frozen=True, slots=True)
 class RentDecision:
-    """How many nodes of each pool are ordered, and which leave."""
+    """How many nodes of each pool are ordered, and which leave; for a person, what each pool waits for."""
 
     orders: Mapping[str, int]
     leaving: Sequence[RentedNode]
+    waits: Mapping[str, str] = field(default_factory=dict)
 
 
 class RentRule(Protocol):
@@ -100,12 +101,11 @@ class AccountRule:
             return None
         orders = {pool.name: self._count_orders(pool, moment, need) for pool in moment.pools.values()}
         leaving = [row for pool in moment.pools.values() for row in self._give_back(pool, moment, need)]
-        return RentDecision(orders, leaving)
+        waits = {pool.name: self._explain(pool, moment, need) for pool in moment.pools.values()}
+        return RentDecision(orders, leaving, {name: why for name, why in waits.items() if why})
 
     def _count_orders(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> int:
-        mine = len(moment.live(pool.name))
-        missing = min(need.wanted.get(pool.name, 0) - moment.count_coming(pool.name), pool.most - mine)
-        share = need.saving_per_hour * max(0, missing) / max(1, sum(need.wanted.values()))
+        mine, (missing, share) = len(moment.live(pool.name)), _find_missing(pool, moment, need)
         account = self._accounts.get(pool.name, RentAccount()).wait(share, moment.seconds)
         count = 0 if moment.rests(pool.name) else max(0, pool.least - mine)
         if missing > 0 and account.may_rent(pool.terms, missing, share):
@@ -123,6 +123,30 @@ class AccountRule:
         going = sorted(spare, key=lambda row: (held[row.node], row.asked_at, row.node))[:due]
         self._idle[pool.name] = known.give_back(len(going))
         return going
+
+    def _explain(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> str:
+        """Returns what is waited for before the next node is ordered or given back; empty for nothing."""
+        missing, share = _find_missing(pool, moment, need)
+        waited, spare = self._accounts[pool.name].waited, len(self._idle[pool.name].since)
+        if moment.rests(pool.name):
+            return f"its hook refused an order: it is asked again {REST.total_seconds() / 60:.0f} minutes later"
+        if missing > 0 and waited > 0:
+            limit = pool.terms.entry_price * missing
+            return (
+                f"{missing} more would save {share:.2f} an hour: ordered once waiting has cost {limit:.2f}, "
+                f"and it has cost {waited:.2f}"
+            )
+        if spare > 0:
+            minutes = pool.terms.start_seconds / 60
+            return f"the load needs {spare} less: given back once that has lasted {minutes:.0f} minutes; its min stays"
+        return ""
+
+
+def _find_missing(pool: RentalPool, moment: RentMoment, need: RentNeed) -> tuple[int, float]:
+    """Returns how many nodes of a pool are still to be ordered, and what they would save an hour."""
+    room = pool.most - len(moment.live(pool.name))
+    missing = min(need.wanted.get(pool.name, 0) - moment.count_coming(pool.name), room)
+    return missing, need.saving_per_hour * max(0, missing) / max(1, sum(need.wanted.values()))
 
 
 def _find_need(moment: RentMoment, solver: PlanSolver) -> RentNeed | None:

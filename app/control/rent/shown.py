@@ -36,20 +36,25 @@ def find_unordered(
 
 
 def describe_pools(
-    pools: Mapping[str, RentalPool], rows: Sequence[RentedNode], unordered: Mapping[str, str]
-) -> dict[Key, ObjectStatus]:
+    pools: Mapping[str, RentalPool], rows: Sequence[RentedNode], unordered: Mapping[str, str], waits: Mapping[str, str]
+) -> dict[Key, ObjectStatus]:  # fmt: skip
     """Returns the status of each pool."""
-    return {Key(Kind.POOL, "", name): _describe(pool, rows, unordered) for name, pool in pools.items()}
+    return {
+        Key(Kind.POOL, "", name): _describe(pool, rows, unordered, waits.get(name, "")) for name, pool in pools.items()
+    }
 
 
-def _describe(pool: RentalPool, rows: Sequence[RentedNode], unordered: Mapping[str, str]) -> ObjectStatus:
+def _describe(
+    pool: RentalPool, rows: Sequence[RentedNode], unordered: Mapping[str, str], waits: str
+) -> ObjectStatus:  # fmt: skip
     mine = [row for row in rows if row.pool == pool.name]
     counts = Counter(row.state for row in mine if row.state not in ENDED)
     nodes: dict[str, JSON] = {str(state): count for state, count in sorted(counts.items())}
     fields: dict[str, JSON] = {"rented": counts.total(), "nodes": nodes}
     if pool.is_spot:
         fields["reclaims"] = _describe_reclaims(pool)
-    return ObjectStatus((_condition(mine, [node for node, named in unordered.items() if named == pool.name]),), fields)
+    nameless = [node for node, named in unordered.items() if named == pool.name]
+    return ObjectStatus((_condition(mine, nameless, waits),), fields)
 
 
 def _describe_reclaims(pool: RentalPool) -> dict[str, JSON]:
@@ -61,7 +66,7 @@ def _describe_reclaims(pool: RentalPool) -> dict[str, JSON]:
     }  # fmt: skip
 
 
-def _condition(mine: Sequence[RentedNode], unordered: Sequence[str]) -> ConditionFields:
+def _condition(mine: Sequence[RentedNode], unordered: Sequence[str], waits: str) -> ConditionFields:
     """Returns the condition Renting: False names one order that may cost money unseen, or that got no node.
 
     Steps of orders have events of their own; only a node without an order has none, so that its Statement makes one.
@@ -76,7 +81,7 @@ def _condition(mine: Sequence[RentedNode], unordered: Sequence[str]) -> Conditio
         if found := [row for row in mine if row.state is state]:
             newest = max(found, key=lambda row: row.since)
             return _describe_order(reason, f"node {newest.node}: {newest.message}")
-    return ObjectCondition("Renting", TRUE, "AsNeeded", "nodes are rented and given back as they are needed")
+    return ObjectCondition("Renting", TRUE, "AsNeeded", waits or "it has what the load needs, or what is paid anyway")
 
 
 def _describe_order(reason: Reason, message: str) -> ObjectCondition:

@@ -125,6 +125,6 @@ def test_notices_are_counted_by_pool_and_hours_until_them(database: Database) ->
         "west": (0, 8),
     }
     pools = add_reclaims({name: replace(declared_pools()["spot"], name=name) for name in ("east", "new")}, counted)
-    shown = {key.name: status.fields["reclaims"] for key, status in describe_pools(pools, [], {}).items()}
+    shown = {key.name: status.fields["reclaims"] for key, status in describe_pools(pools, [], {}, {}).items()}
     assert shown["east"] == {"notices": 1, "nodeHours": 6, "ratePerHour": 0.0189, "costPerHour": 0.00066}
     assert shown["new"] == {"notices": 0, "nodeHours": 0, "ratePerHour": 0.01, "costPerHour": 0.00035}
