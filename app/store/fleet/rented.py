@@ -53,18 +53,24 @@ IDLE = statement(
     "UPDATE rented_node SET idle_seconds = idle_seconds + :seconds WHERE state = 'joined' AND node = ANY (:nodes)",
 )
 
-# A node's hours count until its first notice: from then on it cannot get another.
+# A node's hours of the last two weeks count, whenever it joined, until the first notice that was not withdrawn: from
+# then on it cannot get another. An event that happens again gets a new id, so ids tell what happened last.
 RECLAIMS = statement(
     "count_reclaims",
     """
-    SELECT pool, count(noticed.at) AS notices, coalesce(sum(greatest(0,
-        extract(epoch FROM coalesce(noticed.at, ended_at, moment()) - joined_at))), 0) / 3600 AS node_hours
-    FROM rented_node LEFT JOIN LATERAL (
+    SELECT pool, count(noticed.at) FILTER (WHERE noticed.at > begun) AS notices, coalesce(sum(greatest(0,
+        extract(epoch FROM coalesce(noticed.at, ended_at, moment()) - greatest(joined_at, begun)))), 0) / 3600
+        AS node_hours
+    FROM (SELECT moment() - interval '14 days' AS begun) AS counted CROSS JOIN rented_node LEFT JOIN LATERAL (
         SELECT min(event.at) AS at FROM event
         WHERE event.kind = 'Node' AND event.tenant = '' AND event.name = rented_node.node
             AND event.reason = 'reclaim_notice' AND event.at >= joined_at
-            AND event.at <= coalesce(ended_at, moment())) AS noticed ON true
-    WHERE joined_at > moment() - interval '14 days'
+            AND event.at <= coalesce(ended_at, moment())
+            AND NOT EXISTS (
+                SELECT FROM event AS later WHERE later.kind = 'Node' AND later.tenant = ''
+                    AND later.name = rented_node.node AND later.reason = 'reclaim_withdrawn'
+                    AND later.id > event.id AND later.at <= coalesce(ended_at, moment()))) AS noticed ON true
+    WHERE joined_at IS NOT NULL AND coalesce(ended_at, moment()) > begun
     GROUP BY pool
     """,
 )
@@ -119,5 +125,5 @@ def add_idle(connection: Connection, nodes: Iterable[str], seconds: float) -> No
 
 
 def count_reclaims(connection: Connection) -> dict[str, tuple[int, float]]:
-    """Returns by pool how many of its nodes of the last two weeks got a notice, and the hours until then."""
+    """Returns by pool how many of its nodes got a notice in the last two weeks, and their hours until then."""
     return {row.pool: (row.notices, float(row.node_hours)) for row in connection.execute(RECLAIMS)}

@@ -103,23 +103,33 @@ def _documents(files: DeclaredFiles) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def test_notices_are_counted_by_pool_and_hours_until_them(database: Database) -> None:
-    """Two nodes of one pool, one noticed after three hours of five; a name used again; another pool; an old node."""
-    orders = [("e-1", "east", 10, 5), ("e-2", "east", 4, 2), ("e-1", "east", 3, 1), ("w-1", "west", 8, 8)]
-    orders.append(("o-1", "east", 24 * 20, 5))
-    noticed = [("e-1", 7, "reclaim_notice"), ("e-1", 6.5, "reclaim_notice"), ("e-2", 3, "node_lost")]
+def count(
+    database: Database, orders: list[tuple[str, str, float, float | None]], events: list[tuple[str, float, str]]
+) -> dict[str, tuple[int, float]]:
+    """Stores orders (node, pool, joined so many hours ago, for so long; None: it stands) and events, and counts."""
 
     def write(connection: Connection) -> None:
         for node, pool, ago, hours in orders:
             joined = NOW - timedelta(hours=ago)
             values = {"node": node, "pool": pool, "hours": str(ago), "joined": joined}
-            connection.execute(text(ORDER), values | {"ended": joined + timedelta(hours=hours)})
-        for node, before, reason in noticed:
+            ended = None if hours is None else joined + timedelta(hours=hours)
+            connection.execute(text(ORDER), values | {"ended": ended})
+        for node, before, reason in events:
             values = {"node": node, "at": NOW - timedelta(hours=before), "reason": reason}
             connection.execute(text(NOTICE), values)
 
     database.write(write)
-    counted = database.read(rented.count_reclaims)
+    return database.read(rented.count_reclaims)
+
+
+def test_notices_are_counted_by_pool_and_hours_until_them(database: Database) -> None:
+    """Two nodes of one pool, one noticed after three hours of five; a name used again; another pool; an old node."""
+    orders: list[tuple[str, str, float, float | None]] = [
+        ("e-1", "east", 10, 5), ("e-2", "east", 4, 2), ("e-1", "east", 3, 1), ("w-1", "west", 8, 8),
+        ("o-1", "east", 24 * 20, 5),
+    ]  # fmt: skip
+    noticed = [("e-1", 7, "reclaim_notice"), ("e-1", 6.5, "reclaim_notice"), ("e-2", 3, "node_lost")]
+    counted = count(database, orders, noticed)
     assert {pool: (notices, round(hours, 6)) for pool, (notices, hours) in counted.items()} == {
         "east": (1, 3 + 2 + 1),
         "west": (0, 8),
@@ -128,3 +138,34 @@ def test_notices_are_counted_by_pool_and_hours_until_them(database: Database) ->
     shown = {key.name: status.fields["reclaims"] for key, status in describe_pools(pools, [], {}, {}).items()}
     assert shown["east"] == {"notices": 1, "nodeHours": 6, "ratePerHour": 0.0189, "costPerHour": 0.00066}
     assert shown["new"] == {"notices": 0, "nodeHours": 0, "ratePerHour": 0.01, "costPerHour": 0.00035}
+
+
+def test_the_last_two_weeks_of_a_node_that_joined_before_them_count(database: Database) -> None:
+    """One stands quietly, one got its notice yesterday, one ended five days ago, and one had its notice long ago."""
+    days = {"quiet": (20, None), "noticed": (20, None), "ended": (20, 15), "long-ago": (30, 28)}
+    orders = [(name, name, 24.0 * ago, None if kept is None else 24.0 * kept) for name, (ago, kept) in days.items()]
+    counted = count(database, orders, [("noticed", 24, "reclaim_notice"), ("long-ago", 24 * 20, "reclaim_notice")])
+    assert {pool: (notices, round(hours / 24)) for pool, (notices, hours) in counted.items()} == {
+        "quiet": (0, 14),
+        "noticed": (1, 13),
+        "ended": (0, 9),
+        "long-ago": (0, 0),
+    }
+
+
+def test_a_notice_that_was_withdrawn_does_not_count(database: Database) -> None:
+    """Its node goes on counting hours; one that gets another notice afterwards counts until that."""
+    events = [
+        ("still", 8, "reclaim_notice"), ("still", 7, "reclaim_withdrawn"),
+        ("again", 8, "reclaim_notice"), ("again", 7, "reclaim_withdrawn"), ("again", 4, "reclaim_notice"),
+        ("later", 8, "reclaim_notice"), ("later", 1, "reclaim_withdrawn"),
+    ]  # fmt: skip
+    orders: list[tuple[str, str, float, float | None]] = [
+        ("still", "still", 10, 9), ("again", "again", 10, 9), ("later", "later", 10, 5)
+    ]  # fmt: skip
+    counted = count(database, orders, [(node, ago, reason) for node, ago, reason in events])
+    assert {pool: (notices, round(hours, 3)) for pool, (notices, hours) in counted.items()} == {
+        "still": (0, 9),
+        "again": (1, 6),
+        "later": (1, 2),
+    }, "what comes under a name after the order's end is not its own"
