@@ -18,7 +18,7 @@ from solvers.llm.iteration import TokenLengths, TokenPromise
 from solvers.llm.served import serve_stream
 from solvers.llm.streams import TokenStream
 from solvers.pools.cover import ANY_NUMBER, PoolLimits, find_cheapest_pools
-from solvers.pools.links import KeysSent, send_keys
+from solvers.pools.links import KeysSent, send_keys, split_by_server
 from solvers.pools.rated import rate_best
 from solvers.pools.servers import (
     Floats,
@@ -102,22 +102,21 @@ class RatedPools:
             yield ApartServers(pools[0], pools[1], sent)
 
     def _list_cells(self, sent: KeysSent, most_gpus: int, rate: float, limits: PoolLimits) -> Iterator[ApartServers]:
-        """Yields as many cells as carry the rate, of each cell whose GPUs one link joins."""
+        """Yields cells that carry the rate, of servers of one GPU type; none that fits is cheaper than all of these."""
         for first, second in product(self.prefill, self.decode):
             if first.gpu_type != second.gpu_type:
                 continue
-            for prompts in range(1, most_gpus // first.degree + 1):
-                for answers in range(1, (most_gpus - prompts * first.degree) // second.degree + 1):
-                    carried = min(prompts * first.rate_per_second, answers * second.rate_per_second)
-                    cells = max(ceil(rate / carried), ceil(limits.fewest / min(prompts, answers)))
+            most = inf if limits.most_gpus is None else limits.most_gpus.get(first.gpu_type, 0)
+            for cells, prompts, answers in _list_cell_counts(first, second, rate, limits.fewest):
+                gpus = prompts * first.degree + answers * second.degree
+                if cells * (first.degree + second.degree) > most:
+                    break
+                if gpus <= most_gpus and cells * gpus <= most:
                     prefill, decode = (
-                        [ServerGroup(server, count, rate / cells)]
-                        for server, count in ((first, prompts), (second, answers))
+                        ServerGroup(first, prompts, rate / cells),
+                        ServerGroup(second, answers, rate / cells),
                     )
-                    servers = ApartServers(prefill, decode, sent, cells)
-                    gpus = servers.gpu_counts[first.gpu_type]
-                    if limits.most_gpus is None or gpus <= limits.most_gpus.get(first.gpu_type, 0):
-                        yield servers
+                    yield ApartServers([prefill], [decode], sent, cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +130,28 @@ class ApartPlanner:
         """Returns the cheapest pools for this rate; None where no server carries prompts, or none carries answers."""
         pools = (found for rated in self.divided for found in rated.find_pools(rate_per_second, self.sent, limits))
         return min(pools, key=lambda servers: servers.cost_per_hour, default=None)
+
+
+def _list_cell_counts(
+    first: RatedServer, second: RatedServer, rate: float, fewest: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yields numbers of cells, more each time, with the fewest servers of both kinds that a cell then needs.
+
+    Numbers between two of them need the same servers in a cell, and so cost more. Of n servers needed in one cell,
+    2 sqrt(n) numbers of cells are yielded for each kind at most.
+    """
+    cells: float = 1
+    while cells < inf:
+        counts = [
+            max(ceil(rate / (cells * server.rate_per_second)), ceil(fewest / cells)) for server in (first, second)
+        ]
+        yield int(cells), counts[0], counts[1]
+        cells = min(
+            inf
+            if count == 1
+            else max(cells + 1, ceil(rate / ((count - 1) * server.rate_per_second)), ceil(fewest / (count - 1)))
+            for server, count in zip((first, second), counts, strict=True)
+        )
 
 
 def plan_apart(
@@ -182,14 +203,11 @@ def _choose_servers(pool: Sequence[ServerGroup], arrivals: Floats, seed: int) ->
 
 def _serve(pool: Sequence[ServerGroup], stream: TokenStream, server_of: Integers) -> tuple[Floats, Floats, Integers]:
     """Returns when each request gets its first token of a pool, its pace, and how often it was preempted."""
-    order = np.argsort(stream.arrivals, kind="stable")
-    first, tpot = np.full(len(order), inf), np.full(len(order), np.nan)
-    lost = np.zeros(len(order), dtype=np.int64)
-    for number, server in enumerate(_list_servers(pool)):
-        own = order[server_of[order] == number]
-        if not len(own):
-            continue
-        part = stream.of(own)
+    first, tpot = np.full(len(server_of), inf), np.full(len(server_of), np.nan)
+    lost = np.zeros(len(server_of), dtype=np.int64)
+    servers = _list_servers(pool)
+    for own in split_by_server(stream.arrivals, server_of):
+        server, part = servers[server_of[own[0]]], stream.of(own)
         run = serve_stream(server.cost, server.limits, part, UNIT_RATE)
         assert run is not None  # nothing stops it early
         first[own], tpot[own], lost[own] = part.arrivals + run.ttft_ms, run.tpot_ms, run.preempted

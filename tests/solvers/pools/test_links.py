@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solvers.pools.links import NETWORK, ServerLink, price_keys, send_keys
+from solvers.pools.links import NETWORK, ServerLink, price_keys, send_keys, split_by_server
 from tests.solvers.pools.servers import KV_BYTES, make_server
 
 
@@ -40,3 +40,13 @@ def test_a_prompt_occupies_all_links_of_a_server_and_costs_by_the_gib() -> None:
     assert sent.milliseconds_per_token(server) == pytest.approx(KV_BYTES / (4 * 12.5e6))
     assert sent.most_per_second(server, 1000.0) == pytest.approx(4 * 12.5e9 / (1000 * KV_BYTES))
     assert sent.price_per_hour == pytest.approx(0.01 * 5000 * KV_BYTES * 3600 / 1024**3)
+
+
+def test_each_request_is_at_its_server_alone_and_in_the_order_of_time() -> None:
+    draw = np.random.default_rng(1)
+    times, server_of = draw.integers(0, 20, 300).astype(float), draw.integers(0, 30, 300) * 2
+    parts = split_by_server(times, server_of)
+    assert [part.tolist() for part in parts] == [
+        sorted(np.flatnonzero(server_of == server), key=lambda at: times[at]) for server in np.unique(server_of)
+    ]
+    assert split_by_server(times[:0], server_of[:0]) == []
