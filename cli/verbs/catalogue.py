@@ -31,9 +31,12 @@ KEPT = (
     "pricePerHour",
     "prices",
     "rentable",
+    "nvlinkGroup",
+    "nvlinkGbit",
+    "pcieGbit",
     "networkGbit",
     "networkPricePerGib",
-)  # the user's, of which no sheet knows
+)  # the user's: no sheet knows them, or only as they are usually
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     applying = actions.add_parser(
         "apply",
         help="declare GPU types to the server",
-        description="Declare GPU types to the server. The price of a type that it knows already is kept.",
+        description="Declare GPU types to the server. A type that it knows keeps its price and its links.",
     )
     _add_names(applying)
     applying.add_argument("--dry-run", action="store_true", help="let the server check, but store nothing")

@@ -14,6 +14,7 @@ from app.manifests.validate import validate
 from cli import exits
 from cli.catalogue import manifest
 from cli.main import main
+from cli.talk.client import FILES_MEDIA
 from tests.support.server import RunningServer
 
 OF_THE_PAPERS = {
@@ -138,6 +139,19 @@ def test_apply_keeps_a_price_that_was_set(connected: Run, server: RunningServer)
     assert price_of(server, "l4-24gb") == 0.71
     connected("apply", "l4-24gb", "--price", "l4-24gb=0.65")
     assert price_of(server, "l4-24gb") == 0.65
+
+
+@pytest.mark.slow
+def test_apply_keeps_links_that_were_declared(connected: Run, server: RunningServer) -> None:
+    links = {"nvlinkGroup": 4, "nvlinkGbit": 1200, "pcieGbit": 100, "networkGbit": 50, "networkPricePerGib": 0.01}
+    declared = manifest(read_sheets()["a100-sxm4-40gb"])
+    assert set(links) & set(declared["spec"]) == {"nvlinkGbit", "pcieGbit"}
+    body = {"files": [{"name": "own", "text": json.dumps(declared | {"spec": declared["spec"] | links})}]}
+    applied = server.request("POST", "/api/v1/apply", body, headers={"Content-Type": FILES_MEDIA})
+    assert applied.status == 200
+    assert connected("apply", "a100-sxm4-40gb")[0] == exits.OK
+    spec = server.request("GET", "/api/v1/gputypes/a100-sxm4-40gb").json["spec"]
+    assert {name: spec.get(name) for name in links} == links
 
 
 def test_a_dry_run_declares_nothing(connected: Run, server: RunningServer) -> None:
