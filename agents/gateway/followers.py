@@ -6,10 +6,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.contract.fields import LEAVING_STAGES, UP_STAGES
-from agents.contract.reports import Copy
+from agents.contract.reports import Answer, Copy
 from agents.seams.routes import Acknowledged, Route, RouteState
 
 FOLLOWED = "followed"  # the value of --gateway
@@ -38,7 +38,8 @@ class StoredSpan:
     latest: float
     endpoints: int  # the version in which gateways learn the route
     routed: int  # the highest version that all known gateways had in force
-    behind: str | None = ""  # the gateway that has older endpoints, though it reports; None: it is not known
+    behind: str = ""  # the gateway that has older endpoints, though it reports
+    is_known: bool = True  # False: none is known to be behind, but one that reports may be
     behind_at: float = -math.inf  # when it was named last
 
     def settled(self, drained: bool) -> bool:
@@ -49,19 +50,19 @@ class StoredSpan:
             return True
         if not drained:
             return self.latest - self.first >= LONGEST_SECONDS
-        longest_seconds = UNKNOWN_SECONDS if self.behind is None else LONGEST_SECONDS
+        longest_seconds = LONGEST_SECONDS if self.is_known else UNKNOWN_SECONDS
         return self.latest - max(self.first, self.behind_at) >= longest_seconds
 
     @property
     def waits_for(self) -> str:
         """Returns a sentence about the gateway that a copy waits for; it changes once a minute, as reports do then."""
         seconds = self.latest - self.first
-        if self.behind == "" or seconds < LONGEST_SECONDS:
+        if seconds < LONGEST_SECONDS or (self.is_known and not self.behind):
             return ""
         minutes = int(seconds // 60)
         lasts = f"{minutes} minute{'s' * (minutes > 1)}" if minutes else "half a minute"
         what = f"gateway {self.behind} has not taken version {self.endpoints}"
-        if self.behind is None:
+        if not self.is_known:
             what = f"the control plane has not known whether gateways have taken version {self.endpoints}"
         return f"{what} for {lasts}; copies that leave keep serving"
 
@@ -73,9 +74,8 @@ class Followers:
     says which endpoints they have put in force meanwhile. Without it, routes are unknown, and every copy stays.
 
     A copy leaves once every gateway that reports has put that in force, however long this takes; where the control
-    plane cannot tell, after five minutes. Unlike a sidecar's
-    acknowledgement this is only likely: a gateway that has fallen silent for half a minute finds a copy gone, and
-    sends its requests to another one if they may be repeated.
+    plane cannot tell, after five minutes. Unlike a sidecar's acknowledgement this is only likely: a gateway that has
+    fallen silent for half a minute finds a copy gone, and sends its requests to another one if they may be repeated.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -87,12 +87,8 @@ class Followers:
         with self._lock:
             return Acknowledged(tuple(self._state(route) for route in routes))
 
-    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int, behind: str | None) -> None:
-        """Notes that the control plane has just stored a report with these copies, and with no others.
-
-        They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force. Where
-        a gateway that reports has older endpoints than those of now, `behind` names it; None: that is not known.
-        """
+    def note_stored(self, copies: Collection[Copy], answer: Answer) -> None:
+        """Notes that the control plane has just stored a report with these copies, and with no others."""
         now = self._monotonic()
         routes = [
             ReportedRoute(copy.id, copy.address, copy.stage in LEAVING_STAGES)
@@ -100,7 +96,7 @@ class Followers:
             if copy.address and copy.stage in UP_STAGES + LEAVING_STAGES
         ]
         with self._lock:
-            self._stored = {route: self._extend(route, now, endpoints, routed, behind) for route in routes}
+            self._stored = {route: self._extend(route, now, answer) for route in routes}
 
     def next_report_seconds(self, longest: float) -> float:
         """Returns when the next report is due: soon while a stored route waits for a second answer."""
@@ -108,12 +104,13 @@ class Followers:
             waiting = any(not span.settled(route.drained) for route, span in self._stored.items())
         return min(SETTLED_SECONDS, longest) if waiting else longest
 
-    def _extend(self, route: ReportedRoute, now: float, endpoints: int, routed: int, behind: str | None) -> StoredSpan:
-        before = self._stored.get(route, StoredSpan(now, now, endpoints, routed))
-        routed = max(before.routed, routed)
-        if routed >= before.endpoints:
-            behind = ""
-        return StoredSpan(before.first, now, before.endpoints, routed, behind, now if behind else before.behind_at)
+    def _extend(self, route: ReportedRoute, now: float, answer: Answer) -> StoredSpan:
+        before = self._stored.get(route, StoredSpan(now, now, answer.endpoints, answer.routed))
+        span = replace(before, latest=now, routed=max(before.routed, answer.routed), behind="", is_known=True)
+        if span.routed >= span.endpoints:
+            return span
+        behind_at = now if answer.behind else before.behind_at
+        return replace(span, behind=answer.behind, is_known=answer.gateways_known, behind_at=behind_at)
 
     def _state(self, route: Route) -> RouteState:
         span = self._stored.get(ReportedRoute(route.copy, route.address, route.drained))

@@ -293,8 +293,7 @@ class LocalNode:
         if self._around.followers is not None:
             dropped = {dropped.what for dropped in answer.dropped}
             taken = [copy for copy in copies if COPY + copy.id not in dropped]
-            behind = answer.behind if answer.gateways_known else None
-            self._around.followers.note_stored(taken, answer.endpoints, answer.routed, behind)
+            self._around.followers.note_stored(taken, answer)
 
     def next_report_seconds(self, longest: float) -> float:
         """Returns the seconds until the next report is due."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agents.contract.reports import Copy
+from agents.contract.reports import Answer, Copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,8 @@ class Routes(Protocol):
 class StoredReports(Protocol):
     """Learns which copies gateways can know, where they know them only from this node's stored reports."""
 
-    def note_stored(self, copies: Collection[Copy], endpoints: int, routed: int, behind: str | None) -> None:
-        """Notes that the control plane has just stored a report with these copies, and with no others.
-
-        They are in the endpoints from version `endpoints` on; all gateways that it knows have `routed` in force. Where
-        a gateway that reports has older endpoints than those of now, `behind` names it; None: that is not known.
-        """
+    def note_stored(self, copies: Collection[Copy], answer: Answer) -> None:
+        """Notes that the control plane has just stored a report with these copies, and with no others."""
 
     def next_report_seconds(self, longest: float) -> float:
         """Returns the seconds until the next report is due, at most `longest`."""

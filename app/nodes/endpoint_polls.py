@@ -48,12 +48,12 @@ class EndpointSnapshot:
         """Returns up to which version of the stream endpoints of this version are current; 0 before the first read."""
         return max(0, self.read) if version >= self.endpoints.version else version
 
-    def has_changed_since(self, version: int) -> bool | None:
-        """Returns whether endpoints have changed after this version; None if this server has not seen when they did.
+    def has_changed_since(self, version: int, newest: int) -> bool | None:
+        """Returns whether endpoints have changed from this version to the newest; None if this server cannot tell.
 
         Another server may give the same endpoints an earlier version: they surely differ from the older ones only.
         """
-        if self.read >= 0 and version >= self.endpoints.version:
+        if self.read >= newest and version >= self.endpoints.version:
             return False
         return True if version <= self.older else None
 

@@ -17,7 +17,9 @@ from app.store.fleet.gateways import InForce
 REREAD_SECONDS = 0.5  # a gateway reports every second
 SILENT_SECONDS = 60.0  # a gateway that has not reported for so long is gone, and nothing waits for it
 REPORTING_SECONDS = 10.0  # within which a gateway has reported for which a copy that leaves waits without a limit
-LONGEST_GAP_SECONDS = 20.0  # two reports of a node; in a longer one the database, or this server, was away
+# Between two reads, at most so much counts as silence: nodes that hand over report as often. In a longer gap the
+# database, or this server, may have been away. A gateway reports within five seconds after that, and so has the time.
+LONGEST_GAP_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,17 @@ class AwaitedGateways:
         return found
 
 
-def find_routed(awaited: Collection[AwaitedGateway], known: EndpointSnapshot) -> RoutedVersion:
-    """Returns how far these gateways have come; one that is silent hides none that reports and is behind."""
+def find_routed(awaited: Collection[AwaitedGateway], known: EndpointSnapshot, newest: int) -> RoutedVersion:
+    """Returns how far these gateways have come; one that is silent hides none that reports and is behind.
+
+    Only a server that has read the endpoints up to `newest` says that none is behind.
+    """
     version = known.reach(min(gateway.endpoints for gateway in awaited))
     reporting = [(gateway.endpoints, gateway.name) for gateway in awaited if gateway.reports]
     if not reporting:
         return RoutedVersion(version)
     oldest, name = min(reporting)
-    is_behind = known.has_changed_since(oldest)
+    is_behind = known.has_changed_since(oldest, newest)
     return RoutedVersion(version, name if is_behind else "", is_behind is not None)
 
 
@@ -106,4 +111,4 @@ class GatewayProgress:
             return RoutedVersion(0, is_known=False)
         if not self._in_force:
             return RoutedVersion(newest)
-        return find_routed(self._in_force, self._endpoints.known)
+        return find_routed(self._in_force, self._endpoints.known, newest)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from agents.contract.reports import Copy
+from datetime import UTC, datetime
+from typing import Any
+
+from agents.contract.reports import Answer, Copy
 from agents.gateway.followers import LONGEST_SECONDS, SETTLED_SECONDS, UNKNOWN_SECONDS, Followers
 from agents.seams.routes import Route, RouteState
 
@@ -25,11 +28,9 @@ class Site:
         self.clock = Clock()
         self.followers = Followers(self.clock)
 
-    def stored(
-        self, *copies: Copy, after: float = 0.0, endpoints: int = 0, routed: int = 0, behind: str | None = ""
-    ) -> None:
+    def stored(self, *copies: Copy, after: float = 0.0, **gateways: Any) -> None:
         self.clock.now += after
-        self.followers.note_stored(copies, endpoints, routed, behind)
+        self.followers.note_stored(copies, Answer(True, 1, datetime(2026, 1, 1, tzinfo=UTC), **gateways))
 
     def state(self, route: Route) -> RouteState:
         (state,) = self.followers.declare([route]).routes
@@ -132,13 +133,13 @@ def test_a_copy_waits_for_longer_while_it_is_not_known_whether_a_gateway_is_behi
     site = Site()
     site.stored(copy(GONE), endpoints=7, routed=6, behind="edge-1")
     site.stored(copy(GONE), after=600, endpoints=7, routed=6, behind="edge-1")
-    site.stored(copy(GONE), after=UNKNOWN_SECONDS - 1, endpoints=7, routed=6, behind=None)
+    site.stored(copy(GONE), after=UNKNOWN_SECONDS - 1, endpoints=7, routed=6, gateways_known=False)
     why = "the control plane has not known whether gateways have taken version 7 for 14 minutes"
     assert site.state(GONE) == RouteState("old", True, 1, f"{why}; copies that leave keep serving")
-    site.stored(copy(GONE), after=1, endpoints=7, routed=6, behind=None)
+    site.stored(copy(GONE), after=1, endpoints=7, routed=6, gateways_known=False)
     assert site.state(GONE) == RouteState("old", False, 0)
-    site.stored(copy(NEW), endpoints=7, behind=None)
-    site.stored(copy(NEW), after=LONGEST_SECONDS, endpoints=7, behind=None)
+    site.stored(copy(NEW), endpoints=7, gateways_known=False)
+    site.stored(copy(NEW), after=LONGEST_SECONDS, endpoints=7, gateways_known=False)
     assert site.state(NEW).ready, "a new copy waits no longer than a step may take"
 
 

@@ -68,7 +68,7 @@ def test_copies_of_nodes_are_read_from_the_first_gateway_on_and_not_before(datab
         assert (await GatewayProgress(lane, polls).routed(newest)).behind == "", "no endpoint has changed"
         limit = {"shop/search": endpoints.GatewayLimit(queue_limit=5)}
         assert database.write(lambda c: endpoints.set_limits(c, limit))
-        await asyncio.to_thread(until, lambda: polls.known.has_changed_since(newest))
+        await asyncio.to_thread(until, lambda: polls.known.has_changed_since(newest, newest + 2))
         behind = await GatewayProgress(lane, polls).routed(newest + 2)
         assert behind == RoutedVersion(newest, "gateway"), "it reports, and has not taken the limit"
         other = EndpointPolls(lane, notices, Authenticator(database), ())

@@ -38,8 +38,11 @@ def test_a_healthy_gateway_is_awaited_after_an_outage_that_no_read_met(outage_se
     for second in range(100):
         assert awaited.read([healthy(second)], float(second)) == [HEALTHY]
     back = 100 + outage_seconds
-    assert awaited.read([healthy(99)], back) == [replace(HEALTHY, reports=False)], "it has had no time to report yet"
-    assert awaited.read([healthy(back)], back + 1) == [HEALTHY]
+    for second in range(5):
+        assert awaited.read([healthy(99)], back + second) == [HEALTHY], "it has had no time to report yet"
+    changed = EndpointSnapshot(9, Endpoints(9), older=7)
+    assert find_routed(awaited.read([healthy(99)], back + 5), changed, 9) == RoutedVersion(7, "healthy")
+    assert awaited.read([healthy(back)], back + 6) == [HEALTHY]
 
 
 def test_a_gateway_that_reports_again_is_awaited_again() -> None:
@@ -68,10 +71,17 @@ def test_a_silent_gateway_hides_none_that_reports_and_is_behind(
 ) -> None:  # fmt: skip
     known = EndpointSnapshot(12, Endpoints(9), older=7)
     found = [AwaitedGateway(name, version, reports=name != "silent") for name, version in awaited.items()]
-    assert find_routed(found, known) == routed
+    assert find_routed(found, known, 12) == routed
+
+
+def test_a_server_whose_reads_stand_still_does_not_say_that_no_gateway_is_behind() -> None:
+    known = EndpointSnapshot(12, Endpoints(9), older=7)
+    edge = AwaitedGateway("edge", 9, reports=True)
+    assert find_routed([edge], known, 13) == RoutedVersion(12, is_known=False)
+    assert find_routed([replace(edge, endpoints=7)], known, 13) == RoutedVersion(7, "edge"), "this much it has seen"
 
 
 def test_a_server_that_has_just_started_does_not_know_whether_older_endpoints_are_others() -> None:
     edge = [AwaitedGateway("edge", 6, reports=True)]
-    assert find_routed(edge, EndpointSnapshot()) == RoutedVersion(0, is_known=False)
-    assert find_routed(edge, EndpointSnapshot(9, Endpoints(9))) == RoutedVersion(6, is_known=False)
+    assert find_routed(edge, EndpointSnapshot(), 0) == RoutedVersion(0, is_known=False)
+    assert find_routed(edge, EndpointSnapshot(9, Endpoints(9)), 9) == RoutedVersion(6, is_known=False)
