@@ -61,7 +61,9 @@ class GpuTypeSpec(Spec):
     network_gbit: Positive | None = Field(
         None, description="Gbit/s of the network from node to node for each GPU; `size --link-gbit` if left out"
     )
-    network_price_per_gib: NotNegative = Field(0, description="Price of sending a GiB from node to node")
+    network_price_per_gib: NotNegative = Field(
+        0, description="Price of sending a GiB from a node of this type to another node"
+    )
 
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:

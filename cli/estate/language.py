@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 BASIS = (
     "Advice for language models, by their Profiles: each at its highest rate and longest mean lengths (95 % within 2.5"
-    " times the mean), on GPUs of this cluster at its prices, as if it had them all. It is in no sum:"
+    " times the mean), as if it had all GPUs of this cluster, at the mean that is paid for one of its type. It is in no"
+    " sum:"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -46,10 +47,12 @@ def advise(
 ) -> list[LanguageAdvice]:  # fmt: skip
     """Returns which servers would serve each language model, and whether prefill and decode apart pay."""
     from clusters.certified.language import advise_language_models
-    from simulation.sizing.links import join_gpu_types
+    from simulation.sizing.links import NodeGpus, join_gpu_types
 
-    def join_gpus(largest: Mapping[str, int]) -> list[ServerLink]:
-        return join_gpu_types({name: known.gpu_specs.get(name, {}) for name in largest}, largest)
+    def join_gpus(nodes: Mapping[str, Counter[int]]) -> list[ServerLink]:
+        specs = {name: known.gpu_specs.get(name, {}) for name in nodes}
+        listed = {name: [NodeGpus(gpus) for gpus in sizes.elements()] for name, sizes in nodes.items()}
+        return join_gpu_types(specs, listed, are_all_nodes=True)
 
     with quiet_stdout():
         return list(advise_language_models(estate, bill, loads, promises, known, join_gpus))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ from solvers.pools.size import ServerMarket, ServiceSize, size_service
 
 P95_TIMES = 2.5  # the mean length: means are measured, and percentiles are not
 
-JoinGpus = Callable[[Mapping[str, int]], Sequence[ServerLink]]  # GPUs of the largest node by type -> links
+# How many nodes of so many GPUs there are, by type -> links
+JoinGpus = Callable[[Mapping[str, Counter[int]]], Sequence[ServerLink]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def advise_language_models(
     known: KnownProfiles, join_gpus: JoinGpus,
 ) -> Iterator[LanguageAdvice]:  # fmt: skip
     """Yields advice for each workload that promises times of tokens, each as if it had all GPUs of the cluster."""
-    market = _find_market(estate, bill, known, join_gpus)
+    market = find_market(estate, bill, known, join_gpus)
     for name in (each.name for each in estate.workloads):
         promise = promises.get(name)
         if promise is None or "ttftMs" not in promise.slo:
@@ -52,19 +54,19 @@ def advise_language_models(
             yield LanguageAdvice(name, size_service(problem, found, market))
 
 
-def _find_market(estate: Estate, bill: Bill, known: KnownProfiles, join_gpus: JoinGpus) -> ServerMarket:
-    """Returns the GPUs of the cluster that profiles know, each type at the lowest price that is paid for one of it."""
-    gpus: dict[str, int] = {}
-    largest: dict[str, int] = {}
-    prices: dict[str, float] = {}
+def find_market(estate: Estate, bill: Bill, known: KnownProfiles, join_gpus: JoinGpus) -> ServerMarket:
+    """Returns the GPUs of the cluster that profiles know, each type at the mean that is paid for one of it."""
+    nodes: dict[str, Counter[int]] = defaultdict(Counter)
+    bills: Counter[str] = Counter()
     paid = {each.node: each.nano_per_hour for each in bill.nodes}
     for node in estate.nodes:
         name, nano = known.types_of_products.get(node.product, ""), paid.get(node.name)
         if name in known.gpu_types and node.gpus and nano:
-            gpus[name] = gpus.get(name, 0) + node.gpus
-            largest[name] = max(largest.get(name, 0), node.gpus)
-            prices[name] = min(prices.get(name, float("inf")), nano / NANO / node.gpus)
-    return ServerMarket(gpus, prices, join_gpus(largest))
+            nodes[name][node.gpus] += 1
+            bills[name] += nano
+    gpus = {name: sum(sizes.elements()) for name, sizes in nodes.items()}
+    prices = {name: bills[name] / NANO / count for name, count in gpus.items()}
+    return ServerMarket(gpus, prices, join_gpus(nodes), nodes)
 
 
 def _pose_service(

@@ -7,7 +7,7 @@ two pools are advice, for engines that send keys and values from one server to a
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from app.control.formulate.problem import build_problem, qualify_name
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from simulation.measure.rates import RateCurve
-from simulation.sizing.links import join_gpu_types
+from simulation.sizing.links import NodeGpus, join_gpu_types
 from simulation.sizing.moments import LEAST_RATE
 from simulation.sizing.rental import RentalMarket, RentalRefused
 from simulation.sizing.run import SizingReport
@@ -61,13 +61,12 @@ def list_links(declared: DeclaredFiles, link_gbit: float) -> list[ServerLink]:
     """Returns the links of GPUs that may be rented, the quickest kinds first.
 
     Within a node there is NVLink, and PCIe where it joins more GPUs. How many GPUs a rented node has is known from
-    declared Nodes of its type, or for NVLink from the GpuType's nvlinkGroup.
+    declared Nodes of its type; without any, NVLink joins the GpuType's nvlinkGroup.
     """
     specs = {each.name: each.spec for each in declared.of(Kind.GPU_TYPE) if each.spec.get("rentable")}
-    nodes: dict[str, int] = {}
+    nodes = defaultdict(list)
     for node in declared.of(Kind.NODE):
-        name = str(node.spec["gpuType"])
-        nodes[name] = max(int(node.spec["gpus"]), nodes.get(name, 1))
+        nodes[str(node.spec["gpuType"])].append(NodeGpus(int(node.spec["gpus"]), node.spec.get("nvlinkGroup")))
     return join_gpu_types(specs, nodes, link_gbit)
 
 

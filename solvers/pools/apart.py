@@ -97,11 +97,11 @@ class RatedPools:
     def find_pools(self, rate_per_second: float, sent: KeysSent, limits: PoolLimits) -> Iterator[ApartServers]:
         """Yields both pools as cheap as any for this rate, if there are any: of a network, or in cells."""
         if sent.link.most_gpus is not None:
-            yield from self._list_cells(sent, sent.link.most_gpus, rate_per_second, limits)
+            yield from self._list_cells(sent, rate_per_second, limits)
         elif pools := find_cheapest_pools((self.prefill, self.decode), rate_per_second, limits):
             yield ApartServers(pools[0], pools[1], sent)
 
-    def _list_cells(self, sent: KeysSent, most_gpus: int, rate: float, limits: PoolLimits) -> Iterator[ApartServers]:
+    def _list_cells(self, sent: KeysSent, rate: float, limits: PoolLimits) -> Iterator[ApartServers]:
         """Yields cells that carry the rate, of servers of one GPU type; none that fits is cheaper than all of these."""
         for first, second in product(self.prefill, self.decode):
             if first.gpu_type != second.gpu_type:
@@ -111,7 +111,7 @@ class RatedPools:
                 gpus = prompts * first.degree + answers * second.degree
                 if cells * (first.degree + second.degree) > most:
                     break
-                if gpus <= most_gpus and cells * gpus <= most:
+                if cells * gpus <= most and sent.link.has_room(cells, gpus):
                     prefill, decode = (
                         ServerGroup(first, prompts, rate / cells),
                         ServerGroup(second, answers, rate / cells),
@@ -182,7 +182,7 @@ def _rate_pools(
         most = LINK_BUSY_SHARE * sent.most_per_second(kind, lengths.input_mean)
         quick, waiting = replace(promise, ttft_ms=left_ms, tpot_ms=inf), replace(promise, ttft_ms=handover_ms)
         for pool, work, kept in ((prefill, prompts, quick), (decode, answers, waiting)):
-            found = rate_best(kind, work, kept)
+            found = rate_best(kind, work, kept) if pool is decode or sent.link.can_send(kind) else ()
             pool += [replace(server, rate_per_second=min(server.rate_per_second, most)) for server in found]
     return RatedPools(prefill, decode)
 

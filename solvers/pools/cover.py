@@ -19,6 +19,7 @@ class PoolLimits:
 
     most_gpus: Mapping[str, int] | None = None  # by type; None: any number of each
     fewest: int = 1  # servers of each pool
+    nodes: Mapping[str, Mapping[int, int]] | None = None  # by type, how many there are of so many GPUs; None: any
 
 
 ANY_NUMBER = PoolLimits()
@@ -46,6 +47,9 @@ def find_cheapest_pools(
     everything = [pair for servers, own in zip(pools, counts, strict=True) for pair in zip(own, servers, strict=True)]
     for gpu_type, gpus in (limits.most_gpus or {}).items():
         rows.row(((at, float(server.degree)) for at, server in everything if server.gpu_type == gpu_type), most=gpus)
+    for (gpu_type, gpus), most_servers in _count_places(limits, [server for _, server in everything]).items():
+        placed = [(at, float(server.degree // gpus)) for at, server in everything if server.gpu_type == gpu_type]
+        rows.row(placed, most=most_servers)
     solved = rows.solve(MOST_NODES, GAP_SHARE)
     if solved is None:
         return None
@@ -53,6 +57,21 @@ def find_cheapest_pools(
         _share_rate(servers, [round(solved.values[at]) for at in own], rate_per_second)
         for servers, own in zip(pools, counts, strict=True)
     ]
+
+
+def count_places(groups: Mapping[int, int], gpus: int) -> int:
+    """Returns how many times so many GPUs are found within one of these groups of GPUs."""
+    return sum(count * (size // gpus) for size, count in groups.items())
+
+
+def _count_places(limits: PoolLimits, servers: Sequence[RatedServer]) -> dict[tuple[str, int], int]:
+    """Returns how many servers of each type and degree the nodes have room for: a server stands within one node."""
+    if limits.nodes is None:
+        return {}
+    return {
+        (server.gpu_type, server.degree): count_places(limits.nodes.get(server.gpu_type, {}), server.degree)
+        for server in servers
+    }
 
 
 def _share_rate(servers: Sequence[RatedServer], counts: Sequence[int], rate_per_second: float) -> list[ServerGroup]:

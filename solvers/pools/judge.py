@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solvers.pools.apart import ApartServers
@@ -22,6 +22,7 @@ class ApartTerms:
     price_per_hour: Mapping[str, float]  # of a GPU, by type
     most_gpus: Mapping[str, int]
     fewest: int = 1  # servers of each pool
+    nodes: Mapping[str, Mapping[int, int]] | None = None  # by type, how many there are of so many GPUs; None: any
 
 
 def list_violations(servers: ApartServers, terms: ApartTerms) -> list[str]:
@@ -51,7 +52,7 @@ def list_violations(servers: ApartServers, terms: ApartTerms) -> list[str]:
         for gpu_type, count in gpus.items()
         if count > terms.most_gpus.get(gpu_type, 0)
     ]
-    return [*found, *_judge_link(servers, gpus), *_judge_bill(servers, terms, bill)]
+    return [*found, *_judge_link(servers, gpus), *_judge_nodes(servers, terms), *_judge_bill(servers, terms, bill)]
 
 
 def _judge_group(servers: ApartServers, terms: ApartTerms, name: str, group: ServerGroup) -> Iterator[str]:
@@ -69,13 +70,44 @@ def _judge_group(servers: ApartServers, terms: ApartTerms, name: str, group: Ser
 
 
 def _judge_link(servers: ApartServers, gpus: Mapping[str, int]) -> Iterator[str]:
-    most = servers.sent.link.most_gpus
+    link, most = servers.sent.link, servers.sent.link.most_gpus
+    for gpu_type in {group.server.gpu_type for group in servers.prefill}:
+        if link.senders is not None and gpu_type not in link.senders:
+            yield f"{gpu_type} does not send at {link.price_per_gib:g} per GiB"
     if most is None:
         return
     if len(gpus) > 1:
         yield f"{servers.sent.link.kind} joins GPUs of one type, and the pools have {' and '.join(sorted(gpus))}"
     if sum(gpus.values()) > most * servers.cells:
         yield f"{sum(gpus.values())} GPUs in {servers.cells} cells are more than the {most} that a link joins in each"
+    if link.groups is not None:
+        yield from _place_blocks(
+            f"a {link.kind} group", [sum(gpus.values()) // servers.cells] * servers.cells, link.groups
+        )
+
+
+def _judge_nodes(servers: ApartServers, terms: ApartTerms) -> Iterator[str]:
+    for gpu_type in servers.gpu_counts if terms.nodes is not None and servers.sent.link.most_gpus is None else ():
+        blocks = [
+            group.server.degree
+            for group in (*servers.prefill, *servers.decode)
+            for _ in range(group.count)
+            if group.server.gpu_type == gpu_type
+        ]
+        yield from _place_blocks(f"a node of {gpu_type}", blocks, (terms.nodes or {}).get(gpu_type, {}))
+
+
+def _place_blocks(what: str, blocks: Sequence[int], rooms: Mapping[int, int]) -> Iterator[str]:
+    """Gives each block GPUs of one room, the largest blocks first; degrees of servers divide each other."""
+    left = {size: count for size, count in rooms.items() if count}
+    for gpus in sorted(blocks, reverse=True):
+        size = max(left, default=0)
+        if size < gpus:
+            yield f"no room for {gpus} GPUs is left in {what}"
+            return
+        left[size] -= 1
+        left[size - gpus] = left.get(size - gpus, 0) + 1
+        left = {each: count for each, count in left.items() if count}
 
 
 def _judge_bill(servers: ApartServers, terms: ApartTerms, gpus_per_hour: float) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from solvers.pools.cover import count_places
 from solvers.pools.servers import Floats, Integers, RatedServer
 
 NVLINK, PCIE, NETWORK = "nvlink", "pcie", "network"
@@ -22,6 +23,16 @@ class ServerLink:
     gbit_per_second: Mapping[str, float]  # of each GPU in each direction, by GPU type
     price_per_gib: float = 0.0
     most_gpus: int | None = None  # that it joins; None: any number, of any types
+    groups: Mapping[int, int] | None = None  # of joined GPUs: how many there are of each size; None: any number
+    senders: Collection[str] | None = None  # types of the servers that send at this price; None: all
+
+    def has_room(self, cells: int, gpus: int) -> bool:
+        """Returns whether it joins the GPUs of each of these cells, which have so many each."""
+        fits = self.most_gpus is None or gpus <= self.most_gpus
+        return fits and (self.groups is None or cells <= count_places(self.groups, gpus))
+
+    def can_send(self, server: RatedServer) -> bool:
+        return self.senders is None or server.gpu_type in self.senders
 
     def gbit_of(self, server: RatedServer) -> float:
         """Returns the speed of all links of a server."""

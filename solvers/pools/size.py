@@ -39,6 +39,7 @@ class ServerMarket:
     most_gpus: Mapping[str, int]
     price_per_hour: Mapping[str, float]
     links: Sequence[ServerLink]
+    nodes: Mapping[str, Mapping[int, int]] | None = None  # by type, how many there are of so many GPUs; None: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class _ServiceCase:
 
     @property
     def limits(self) -> PoolLimits:
-        return PoolLimits(self.market.most_gpus, max(1, self.service.min_instances))
+        return PoolLimits(self.market.most_gpus, max(1, self.service.min_instances), self.market.nodes)
 
     @property
     def variants(self) -> list[Variant]:
@@ -145,7 +146,7 @@ class _ServiceCase:
         planner = plan_apart(kinds, lengths, self.tokens.promise, sent)
         terms = ApartTerms(
             self.rate, lengths.input_mean, size.context_tokens, size.kv_bytes_per_token, self.market.price_per_hour,
-            self.market.most_gpus, self.limits.fewest,
+            self.market.most_gpus, self.limits.fewest, self.market.nodes,
         )  # fmt: skip
 
         def choose(rate_per_second: float) -> ApartServers | None:

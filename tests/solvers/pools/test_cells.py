@@ -57,3 +57,14 @@ def test_few_cells_of_very_many_gpus_are_tried() -> None:
     )
     assert 0 < few < 60
     assert few < many < 600
+
+
+def test_cells_stand_in_the_groups_that_there_are() -> None:
+    """Two groups of 4 GPUs have room for two cells of 3, or four of 2; one has no room for as many."""
+    pools, limits = (
+        RatedPools([make_server("a", 2.0, degree=1)], [make_server("a", 1.0, degree=1)]),
+        PoolLimits({"a": 99}),
+    )
+    for groups, cells in (({4: 2, 1: 20}, {2, 4}), ({4: 1, 1: 20}, set()), (None, {1, 2, 4})):
+        sent = KeysSent(ServerLink(NVLINK, {"a": 2400.0}, most_gpus=8, groups=groups), KV_BYTES)
+        assert {each.cells for each in pools.find_pools(4.0, sent, limits)} == cells

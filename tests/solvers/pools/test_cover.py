@@ -61,3 +61,13 @@ def test_pools_cost_what_the_cheapest_of_all_counts_do(
 def test_a_pool_without_servers_and_too_few_gpus_have_no_answer() -> None:
     assert find_cheapest_pools([KINDS, []], 1.0) is None
     assert find_cheapest_pools([KINDS], 100.0, PoolLimits({"a": 8, "b": 8, "c": 4})) is None
+
+
+def test_servers_stand_within_nodes() -> None:
+    """One node of 8 GPUs and six of 1 carry one server of 4, and of 8, but not both."""
+    wide, whole = make_server("a", 4.0, degree=4, price=1.0), make_server("a", 9.0, degree=8, price=1.0)
+    nodes = {"a": {8: 1, 1: 6}}
+    assert find_cheapest_pools([[wide]], 8.0, PoolLimits({"a": 14}, nodes=nodes))
+    assert find_cheapest_pools([[wide]], 12.0, PoolLimits({"a": 14})) is not None
+    assert find_cheapest_pools([[wide]], 12.0, PoolLimits({"a": 14}, nodes=nodes)) is None
+    assert find_cheapest_pools([[wide], [whole]], 4.0, PoolLimits({"a": 14}, nodes=nodes)) is None

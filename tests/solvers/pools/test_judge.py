@@ -50,7 +50,16 @@ def test_each_broken_rule_is_named() -> None:
         ),
         "nvlink joins GPUs of one type, and the pools have a and b": judge(replace(RIGHT, sent=cells)),
         "20 GPUs in 1 cells are more than the 8 that a link joins in each": judge(replace(RIGHT, sent=cells)),
+        "a does not send at 0.01 per GiB": judge(replace(RIGHT, sent=replace(SENT, link=replace(LINK, senders={"b"})))),
+        "no room for 8 GPUs is left in a node of a": judge(
+            terms=replace(TERMS, nodes={"a": {8: 1, 4: 9}, "b": {4: 1}})
+        ),
+        "no room for 4 GPUs is left in a node of b": judge(terms=replace(TERMS, nodes={"a": {16: 1}, "b": {2: 9}})),
+        "no room for 20 GPUs is left in a network group": judge(
+            replace(RIGHT, sent=replace(SENT, link=replace(LINK, most_gpus=20, groups={8: 9})))
+        ),
     }
+    assert judge(terms=replace(TERMS, nodes={"a": {8: 2}, "b": {4: 1}})) == []
     for sentence, found in broken.items():
         assert sentence in found
 
