@@ -195,7 +195,7 @@ class Planner:
         """Carries out what pools have ordered and give back; to be called every few seconds."""
         try:
             if self.store.epoch:
-                self._renter.carry_out(self.store.epoch, self.store.world)
+                self._renter.carry_out(self.store.epoch, self.store.world, self.store.silence)
         except Deposed as deposed:
             self._step_down(deposed)
 

@@ -86,6 +86,12 @@ class PlannerStore:
         """Returns every declared object."""
         return self.read(lambda c, observer: observer.world(c))
 
+    @property
+    def silence(self) -> Silence:
+        """How the silence of nodes is counted by now."""
+        with self._reading:
+            return replace(self._observer.silence)
+
     def skip_statuses(self, before: int, after: int) -> None:
         """Does not read the world again for versions in which this planner wrote statuses alone."""
         with self._reading:

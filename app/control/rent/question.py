@@ -75,16 +75,11 @@ def make_pool(name: str, spec: WrittenSpec, gpu_type: WrittenSpec) -> RentalPool
 
 @dataclass(frozen=True, slots=True)
 class RentNeed:
-    """The nodes that the answer uses: those there by name, those to be rented by pool, and what these save an hour."""
+    """The nodes that the answer uses: those there by name, those to be ordered by pool, and what these save an hour."""
 
     used: frozenset[str]
     wanted: Mapping[str, int]
     saving_per_hour: float
-
-    @classmethod
-    def nothing(cls) -> RentNeed:
-        """Returns the need of a fleet without services."""
-        return cls(frozenset(), {}, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +119,19 @@ def pose_renting(
 
 
 def ask_renting(solver: PlanSolver, question: Problem, pool_of: Mapping[str, str]) -> RentNeed | None:
-    """Returns what the best plan uses; None without an answer. What it rents saves what the plan without costs more."""
+    """Returns what the best plan uses; None without an answer. What it orders saves what the plan without costs more.
+
+    Nodes on their way are paid already, so both plans have them.
+    """
     answer = solver.solve(question, seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
     if answer.plan is None:
         return None
     used = list_used(answer.plan)
-    wanted = Counter(pool_of[name] for name in used & pool_of.keys())
+    orderable = {name for name in pool_of if question.nodes[name].pricing != "paid"}
+    wanted = Counter(pool_of[name] for name in used & orderable)
     if not wanted:
-        return RentNeed(used, {}, 0.0)
-    there = {name: node for name, node in question.nodes.items() if name not in pool_of}
+        return RentNeed(used - pool_of.keys(), {}, 0.0)
+    there = {name: node for name, node in question.nodes.items() if name not in orderable}
     saving = _price(answer.plan)
     if there:
         without = solver.solve(replace(question, nodes=there), seconds=SOLVER_SECONDS, work=SOLVER_STEPS)

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from math import inf
 
 from sqlalchemy import Connection
 
@@ -18,13 +17,12 @@ from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import SILENT_SECONDS, DeclaredObject, Snapshot
 from app.control.domain.times import cycle_seconds
 from app.control.measure import metrics
-from app.control.observe.silence import Silence
+from app.control.observe.silence import LONG_AGO, Silence
 from app.control.rent.hooks import HookCaller, HookOrder
 from app.control.rent.question import RentalPool, make_pool
 from app.control.rent.rule import Foresee, RentDecision, RentMoment, RentRule
 from app.control.rent.shown import describe_pools, find_unordered
 from app.control.rent.states import (
-    ENDED,
     NodeSight,
     RentedNode,
     RentState,
@@ -74,7 +72,6 @@ class Renter:
     _has_pools: bool = False  # as the last cycle has seen
     _has_orders: bool = True  # until a reading says that there are none
     _is_auto: bool | None = None  # as the last cycle has seen; before that no hook is called to rent
-    _silence: Silence | None = None
     _statuses: StatusWriter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,10 +96,10 @@ class Renter:
         rows = self.database.read(read_rows)
         seconds = (now - last).total_seconds()
         lost = self._find_lost(rows, snapshot)
-        moment = RentMoment(snapshot, problem, plan, pools, [row for row in rows if row not in lost], foresee, seconds)
-        decision = self._rule.decide(moment, self.solver)
-        if decision is None:
-            return
+        known = [leave(row, now) if row in lost else row for row in rows]
+        moment = RentMoment(snapshot, problem, plan, pools, known, foresee, seconds)
+        # Without an answer of the solver nothing changes but what is lost.
+        decision = self._rule.decide(moment, self.solver) or RentDecision({}, (), self._waits)
         self._waits = decision.waits
         # A machine of an earlier order may still have that name, whatever its hook answered.
         taken = {item.name for item in snapshot.declared if item.kind == "Node"} | {row.node for row in rows}
@@ -129,14 +126,15 @@ class Renter:
             or (row.node in silent and snapshot.at - self._lost_since[row.node] > row.late_after)
         ]
 
-    def carry_out(self, epoch: int, read_world: Callable[[], Sequence[DeclaredObject]]) -> None:
+    def carry_out(self, epoch: int, read_world: Callable[[], Sequence[DeclaredObject]], silence: Silence) -> None:
         """Looks at every order, and calls the hooks that are due: each call is recorded before it is made.
 
-        A fleet without pools costs one statement, of a new leader, as orders outlive their pool.
+        `silence` is measured elsewhere, so that a hook that hangs does not look like an outage. A fleet without pools
+        costs one statement, of a new leader, as orders outlive their pool.
         """
         if not self._has_pools and not self._has_orders:
             return
-        found = self.database.read(self._read_sights)
+        found = self.database.read(lambda connection: read_orders(connection, silence))
         self._has_orders = bool(found)
         if not self._has_pools and not found:
             return
@@ -172,13 +170,6 @@ class Renter:
             return
         answer = self.hooks.call(HookOrder(verb, row.hook, row.key, row.pool, row.node, spec))
         self._change(epoch, called, take_answer(called, verb, answer, self.database.read(clock.moment)), spec)
-
-    def _read_sights(self, connection: Connection) -> list[tuple[RentedNode, NodeSight]]:
-        """Returns the orders, and what is seen of their nodes: first those whose hooks were not called for longest."""
-        if self._silence is None:  # a leader forgives what was silent before it began
-            self._silence = Silence(clock.moment(connection))
-        found = read_orders(connection, self._silence)
-        return sorted(found, key=lambda order: order[0].called_at or order[0].asked_at)
 
     def _show(
         self, epoch: int, declared: Sequence[DeclaredObject], pools: Mapping[str, RentalPool], now: datetime
@@ -237,20 +228,20 @@ def read_rows(connection: Connection) -> list[RentedNode]:
 
 
 def read_orders(connection: Connection, silence: Silence) -> list[tuple[RentedNode, NodeSight]]:
-    """Returns every order that still matters, and what is seen of its node.
+    """Returns every order that still matters, those first whose hooks were not called for longest, and what is seen.
 
     While no node reports, the fault is on this side: then nothing is known of a node that is silent.
     """
-    rows, now = rented.read(connection, SILENT_SECONDS), clock.moment(connection)
+    now, rows = clock.moment(connection), rented.read(connection, SILENT_SECONDS)
+    rows = sorted(rows, key=lambda row: row.called_at or row.asked_at)
     newest = max((row.newest_at for row in rows if row.newest_at), default=None)
-    heard = {row.node: row.heard_at for row in rows if row.heard_at} | ({"": newest} if newest else {})
-    silent = silence.seconds(heard, now)
-    is_outage = silence.is_outage(now)
     is_short = newest is not None and now - newest < LONGEST_OUTAGE
+    still = timedelta(seconds=SILENT_SECONDS)
+    is_outage = newest is not None and now - newest > still
     unknown = {
         row.node
         for row in rows
-        if is_short and not row.reports and (is_outage or silent.get(row.node, inf) <= SILENT_SECONDS)
+        if is_short and not row.reports and (is_outage or now - max(row.heard_at or LONG_AGO, silence.since) <= still)
     }
     leaving = [row.node for row in rows if row.state == RentState.LEAVING]
     running = unknown | {row.node for row in rows if row.reports}
@@ -279,7 +270,7 @@ def find_unwanted(
         return {row.key: "nothing is rented outside mode auto" for row in asked}
     found: dict[str, str] = {}
     for pool in pools.values():
-        live = sum(row.pool == pool.name and row.state not in ENDED for row in rows)
+        live = sum(row.pool == pool.name and row.counts for row in rows)
         mine = sorted((row for row in asked if row.pool == pool.name), key=lambda row: (row.asked_at, row.node))
         over = mine[max(0, len(mine) - max(0, live - pool.most)) :]
         found |= {row.key: f"the pool has at most {pool.most} nodes now" for row in over}
@@ -320,12 +311,13 @@ def _record(
     rented.order(connection, map(encode, orders))
     rented.add_idle(connection, moment.idle, moment.seconds)
     happened: list[NewEvent] = []
+    declared = {item.name for item in moment.snapshot.declared if item.kind == "Node"}
     leaving = [(row, "nothing needs it", Reason.RENT_LEAVING) for row in decision.leaving]
     leaving += [(row, "it is lost, or its Node was deleted", Reason.RENT_LOST) for row in lost]
     for row, why, reason in leaving:
         after = leave(row, now, why)
         if rented.change(connection, row.state, encode(after)):
-            if reason is not Reason.RENT_LOST:  # which has nothing to drain, and perhaps no Node
+            if row.node in declared:
                 _drain(connection, row.node)
             happened += _events(RentStep(after, reason))
     events.record(connection, happened)

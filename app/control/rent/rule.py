@@ -11,7 +11,7 @@ from typing import Protocol
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.rent.question import PoolOffer, RentalPool, RentNeed, ask_renting, list_used, pose_renting
-from app.control.rent.states import COMING, ENDED, REST, RentedNode, RentState
+from app.control.rent.states import COMING, REST, RentedNode, RentState
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.renting import IdleNodes, RentAccount
@@ -36,15 +36,15 @@ class RentMoment:
         return self.snapshot.at
 
     def live(self, pool: str) -> list[RentedNode]:
-        """Returns the orders of a pool that have not ended."""
-        return [row for row in self.rows if row.pool == pool and row.state not in ENDED]
+        """Returns the orders of a pool whose nodes are, or may be, paid for."""
+        return [row for row in self.rows if row.pool == pool and row.counts]
 
     def count_coming(self, pool: str) -> int:
         return sum(row.state in COMING for row in self.live(pool))
 
     def rests(self, pool: str) -> bool:
         """Returns whether its hook has just refused an order: others are asked meanwhile."""
-        refused = [row for row in self.rows if row.pool == pool and row.state is RentState.REFUSED]
+        refused = [row for row in self.rows if row.pool == pool and row.state is RentState.REFUSED and row.called_at]
         return any(self.now - row.since < REST for row in refused)
 
     def offers(self) -> list[PoolOffer]:
@@ -115,7 +115,8 @@ class AccountRule:
 
     def _give_back(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> list[RentedNode]:
         """Returns nodes that leave now: their terms are over, and as many were not needed for long enough."""
-        seconds, held = moment.now.timestamp(), Counter(line.node for line in moment.plan.instances)
+        seconds, plan = moment.now.timestamp(), moment.plan
+        held = Counter([*(line.node for line in plan.instances), *(job.node for job in plan.jobs)])
         standing = sum(row.state is not RentState.LEAVING for row in moment.live(pool.name))
         spare = [row for row in moment.list_returnable(pool) if row.node not in need.used]
         known = self._idle.get(pool.name, IdleNodes()).note(len(spare), seconds)
@@ -144,8 +145,7 @@ class AccountRule:
 
 def _find_missing(pool: RentalPool, moment: RentMoment, need: RentNeed) -> tuple[int, float]:
     """Returns how many nodes of a pool are still to be ordered, and what they would save an hour."""
-    room = pool.most - len(moment.live(pool.name))
-    missing = min(need.wanted.get(pool.name, 0) - moment.count_coming(pool.name), room)
+    missing = min(need.wanted.get(pool.name, 0), pool.most - len(moment.live(pool.name)))
     return missing, need.saving_per_hour * max(0, missing) / max(1, sum(need.wanted.values()))
 
 
@@ -160,4 +160,6 @@ def _find_need(moment: RentMoment, solver: PlanSolver) -> RentNeed | None:
         if (expected := moment.snapshot.expected.get(name)) is not None
     }
     question, pool_of = pose_renting(moment.problem, moment.offers(), rates, moment.returnable)
-    return ask_renting(solver, question, pool_of) if question.nodes and question.services else RentNeed.nothing()
+    if not question.nodes or not question.services:  # jobs alone rent nothing, and keep what they run on
+        return RentNeed(list_used(moment.plan), {}, 0.0)
+    return ask_renting(solver, question, pool_of)

@@ -71,14 +71,15 @@ def _condition(mine: Sequence[RentedNode], unordered: Sequence[str], waits: str)
 
     Steps of orders have events of their own; only a node without an order has none, so that its Statement makes one.
     """
-    stays = [row for row in mine if row.state is RentState.LEAVING and UNSEEN in row.message]
-    if stays:
-        return _describe_order(Reason.RENT_STAYS, f"node {stays[0].node}: {stays[0].message}")
+    stuck = [row for row in mine if row.state is RentState.LEAVING and row.called_at and not row.returned]
+    if stuck:
+        reason = Reason.RENT_STAYS if UNSEEN in stuck[0].message else Reason.RENT_HOOK_FAILED
+        return _describe_order(reason, f"node {stuck[0].node}: {stuck[0].message}")
     if unordered:
         why = f"node {min(unordered)} names this pool, and no order for it is known: {UNSEEN}"
         return Statement("Renting", FALSE, Reason.RENT_UNORDERED, why)
     for state, reason in TROUBLED.items():
-        if found := [row for row in mine if row.state is state]:
+        if found := [row for row in mine if row.state is state and row.called_at]:
             newest = max(found, key=lambda row: row.since)
             return _describe_order(reason, f"node {newest.node}: {newest.message}")
     return ObjectCondition("Renting", TRUE, "AsNeeded", waits or "it has what the load needs, or what is paid anyway")

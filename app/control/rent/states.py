@@ -67,6 +67,11 @@ class RentedNode:
         return max(timedelta(seconds=LATE_STARTS * self.start_seconds), LEAST_LATE)
 
     @property
+    def counts(self) -> bool:
+        """Whether its node is, or may be, paid for: until its hook says that it is given back."""
+        return self.state not in ENDED and not self.returned
+
+    @property
     def term(self) -> timedelta:
         """For how long it is paid for at least."""
         return timedelta(seconds=self.start_seconds + self.minimum_seconds)
@@ -88,7 +93,7 @@ class NodeSight(NamedTuple):
     """What is seen of the node now, whatever its hook says."""
 
     reports: bool = False
-    is_unknown: bool = False  # no node reports, so that its silence proves nothing
+    is_unknown: bool = False  # its silence proves nothing: no node reports, or has done so for a moment only
     occupied: bool = False  # something is assigned to it or runs there
     reclaimed: bool = False  # it is silent after the time at which its cloud has said to take it back
 
@@ -168,7 +173,8 @@ def take_answer(rented: RentedNode, verb: HookVerb, answer: HookAnswer, now: dat
     if rented.state is RentState.ASKED and verb == "rent":
         match answer.state:
             case "accepted":
-                return RentStep(rented.enter(RentState.STARTING, now, answer.message), Reason.RENT_ORDERED)
+                paid = replace(rented, paid_at=rented.called_at or now)  # its term begins with the call that it accepts
+                return RentStep(paid.enter(RentState.STARTING, now, answer.message), Reason.RENT_ORDERED)
             case "refused" | "tried":
                 ended = replace(rented.enter(RentState.REFUSED, now, answer.message), paid_at=None)
                 return RentStep(ended, Reason.RENT_REFUSED if answer.state == "refused" else Reason.RENT_TRIED)

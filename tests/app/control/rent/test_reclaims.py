@@ -78,6 +78,15 @@ def test_the_choice_goes_to_a_firm_pool_where_reclaims_cost_what_spot_saves() ->
     assert chosen(1.0) == "ondemand", "a node that is taken each hour is not worth a little less"
 
 
+@pytest.mark.slow
+def test_a_node_on_its_way_is_paid_already_so_that_no_other_is_ordered_for_what_it_saves() -> None:
+    offers = [PoolOffer(declared_pools()["ondemand"], coming=1, room=1)]
+    question, pool_of = pose_renting(truth_of(world()).problem, offers, {}, ())
+    need = ask_renting(Inline(), question, pool_of)
+    assert need is not None
+    assert (dict(need.wanted), need.saving_per_hour) == ({}, 0.0)
+
+
 @pytest.mark.parametrize(("notices", "hours"), [(0, 0.0), (3, 50.0), (40, 20.0)])
 def test_the_rate_is_the_mean_of_the_posterior_by_plain_sums(notices: int, hours: float) -> None:
     """Weighs a fine grid of rates by the prior's density and the chance of so many notices in these hours."""
