@@ -26,11 +26,12 @@ class StormOrder:
 
 @dataclass(slots=True)
 class SpotStorm:
-    """A storm over one place: a pool, or the declared spot nodes of one GPU type and region."""
+    """A storm over one place: the spot nodes of one GPU type and region."""
 
     place: str
     until: float
     before: Mark
+    taken_before: int  # machines
     notices: dict[str, float]  # by node, when its notice comes
     gone: list[str] = field(default_factory=list)  # declared nodes, which come back after it
 
@@ -46,6 +47,7 @@ class StormRounds:
         self._storm: SpotStorm | None = None
         self._shares: list[Mapping[str, float]] = []  # by storm that is over: of each service, within its SLO
         self._places: list[str] = []
+        self._taken: list[int] = []  # machines, by storm that is over
 
     def tick(self) -> None:
         now = self._simulation.clock.seconds
@@ -69,12 +71,13 @@ class StormRounds:
         services = {
             name: {
                 "kept": sum(shares.get(name, 1.0) >= promised for shares in self._shares),
-                "worst": round(min((shares.get(name, 1.0) for shares in self._shares), default=1.0), 6),
+                "worst": round(min(shares.get(name, 1.0) for shares in self._shares), 6) if self._shares else None,
             }
             for name, promised in sorted(slos.items())
         }
         return {
-            "count": len(self._shares), "taken": self._cloud.taken, "emptied": self._cloud.emptied,
+            "count": len(self._shares), "taken": self._cloud.taken, "takenByStorm": self._taken,
+            "emptied": self._cloud.emptied,
             "short": count_short(self._simulation), "refusals": self._simulation.cloud.refusals,
             "places": {place: self._places.count(place) for place in sorted(set(self._places))},
             "services": services,
@@ -94,11 +97,12 @@ class StormRounds:
         self._places.append(place)
         self._simulation.cloud.short_pools = list_pools(self._simulation, place)
         before = self._simulation.history.mark(self._simulation.fleet)
-        return SpotStorm(place, now + STORM_SECONDS, before, notices)
+        return SpotStorm(place, now + STORM_SECONDS, before, self._cloud.taken, notices)
 
     def _end(self, storm: SpotStorm) -> None:
         after = self._simulation.history.mark(self._simulation.fleet)
         self._shares.append(count_attained_shares(storm.before, after))
+        self._taken.append(self._cloud.taken - storm.taken_before)
         self._simulation.cloud.short_pools = frozenset()
         for node in storm.gone:
             self._cloud.give_back(node)
@@ -106,10 +110,9 @@ class StormRounds:
 
 
 def name_place(simulation: Simulation, node: str) -> str:
-    """Returns what a storm takes nodes of: the node's pool, or its GPU type and region."""
-    rented = {machine.node: machine.pool for machine in simulation.cloud.machines.values() if machine.is_up}
+    """Returns what a storm strikes: the node's GPU type and region, whether it was declared or rented."""
     known = simulation.fleet.truth.problem.nodes[node]
-    return f"pool {rented[node]}" if node in rented else f"{known.gpu_type} in {known.region}"
+    return f"{known.gpu_type} in {known.region}"
 
 
 def list_pools(simulation: Simulation, place: str) -> frozenset[str]:
@@ -118,5 +121,5 @@ def list_pools(simulation: Simulation, place: str) -> frozenset[str]:
         pool.name
         for pool in simulation.cloud.world.of(Kind.POOL)
         if pool.spec.get("purchase") == "spot"
-        and place in (f"pool {pool.name}", f"{pool.spec['gpuType']} in {pool.spec.get('region', 'default')}")
+        and place == f"{pool.spec['gpuType']} in {pool.spec.get('region', 'default')}"
     )

@@ -30,6 +30,7 @@ from simulation.limits import (
     MOST_GAP_CV,
     MOST_HOURS,
     POISSON_CV,
+    STORM_SECONDS,
     STORM_SHARE,
     WARM_UP_MINUTES,
     WORK,
@@ -91,7 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     alone = "only what the run itself cost: no fresh plans, bounds and peers, whose searches take most of the time"
     parser.add_argument("--no-comparison", action="store_true", help=alone)
     reclaim = "every so many minutes a spot node, drawn by the seed, is reclaimed with two minutes' notice"
-    parser.add_argument("--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; it is back after ten")
+    parser.add_argument(
+        "--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; a declared one is back after ten"
+    )
     _add_storm_arguments(parser)
     add_any_planner_argument(parser)
     add_truth_arguments(parser)
@@ -102,9 +105,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_storm_arguments(parser: argparse.ArgumentParser) -> None:
-    storms = "every so many minutes a storm takes a share of one pool's spot nodes, and the pool refuses new ones"
+    storms = "every so many minutes a storm takes a share of one place's spot nodes, and its pools refuse new ones"
     parser.add_argument("--storm-every", metavar="MINUTES", type=positive, help=f"{storms}; it lasts ten minutes")
-    taken = "share of the spot nodes of a pool, or of a GPU type in a region, that a storm takes; default a third"
+    taken = "share of the spot nodes of a GPU type in a region that a storm takes; default a third"
     parser.add_argument("--storm-share", metavar="SHARE", type=part, help=taken)
 
 
@@ -200,6 +203,9 @@ def _check_storms(args: argparse.Namespace, world: DeclaredFiles) -> None:
         raise Failed("--storm-every and --reclaim-every both take spot nodes; give one")
     if args.storm_every < LEAST_STORM_MINUTES:
         raise Failed(f"--storm-every {args.storm_every:g} is too often: at least {LEAST_STORM_MINUTES} minutes")
+    if 60 * args.storm_every + STORM_SECONDS > 3600 * args.hours:
+        ends = f"the first storm ends after {(args.storm_every + STORM_SECONDS / 60) / 60:.3g} hours"
+        raise Failed(f"--hours {args.hours:g} is too short for --storm-every {args.storm_every:g}: {ends}")
     if not any(item.spec.get("purchase") == "spot" for kind in (Kind.NODE, Kind.POOL) for item in world.of(kind)):
         raise Failed("--storm-every needs a Node or a Pool with purchase spot, and the files declare none")
 

@@ -20,14 +20,16 @@ def show_storms(figures: Mapping[str, Any], world: DeclaredFiles) -> None:
     OutputTable(("SERVICE", "STORMS KEPT", "WORST STORM", "DECLARED")).rows(
         (
             name,
-            f"{found['kept']} of {figures['count']}",
-            f"{100 * found['worst']:.2f} %",
+            f"{found['kept']} of {figures['count']}" if figures["count"] else "-",
+            "-" if found["worst"] is None else f"{100 * found['worst']:.2f} %",
             declared or "nothing: it may fall",
         )
         for name, found in figures["services"].items()
         for declared in [_describe_rules(world, name)]
     )
     print(", ".join(f"{what} {number(figures[name])}" for name, what in SHOWN.items()))
+    if figures["takenByStorm"]:
+        print("by storm", " ".join(number(taken) for taken in figures["takenByStorm"]))
 
 
 def _describe_rules(world: DeclaredFiles, service: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from app.manifests.offline import DeclaredFiles
+from cli.views.storms import show_storms
 from simulation.run import Simulation, open_simulation
 from simulation.storms import StormOrder, StormRounds, list_pools, name_place
 from simulation.world import read_documents
@@ -31,7 +32,7 @@ def pool(name: str, **spec: Any) -> Document:
     return document("Pool", name, usual | spec)
 
 
-def world() -> DeclaredFiles:
+def world(*more: Document) -> DeclaredFiles:
     """Two spot pools in two regions, an on-demand pool that is dearer, and one GPU of our own."""
     prices = {"east": 0.3, "west": 0.4}
     spot = [{"region": region, "purchase": "spot", "perHour": price} for region, price in prices.items()]
@@ -43,6 +44,7 @@ def world() -> DeclaredFiles:
             node("own", gpus=1) | {"spec": node("own", gpus=1)["spec"] | {"purchase": "owned"}},
             pool("east", region="east", purchase="spot"),
             pool("west", region="west", purchase="spot"),
+            *more,
             pool("firm"),
             *(found for name in ("kept", "bare") for found in (model(name), profile(name))),
             service("kept", 300.0, minInstances=2, availability=SURVIVING),
@@ -64,6 +66,8 @@ def test_a_service_that_declares_what_it_survives_keeps_its_promise_through_ever
         figures = storms.figures(SLOS)
         assert figures["count"] == STORMS
         assert figures["taken"] > 0, "others were given back before their machines went"
+        assert len(figures["takenByStorm"]) == STORMS
+        assert sum(figures["takenByStorm"]) == figures["taken"]
         assert figures["services"]["shop/kept"]["kept"] == STORMS, figures
         assert rows(simulation, "SELECT name FROM event WHERE message LIKE '%its cloud has taken it back'")
         joined = {node for (node,) in rows(simulation, "SELECT node FROM rented_node WHERE state = 'joined'")}
@@ -88,3 +92,25 @@ def test_while_a_storm_lasts_its_pool_refuses_and_another_is_asked(database_url:
         assert not {found.node for found in simulation.cloud.machines.values() if found.is_up} & set(east)
         others = {found.pool for found in simulation.cloud.machines.values() if found.paid_from > 600}
         assert others - {"east"}, "another pool gives what this one refuses"
+
+
+def test_a_storm_strikes_every_spot_pool_of_its_gpu_type_and_region(database_url: str) -> None:
+    """Of three pools in the east the other spot pool is short too, and the on-demand pool is not."""
+    more = (pool("east-2", region="east", purchase="spot"), pool("east-firm", region="east"))
+    with open_simulation(database_url, world(*more)) as simulation:
+        simulation.advance(600, TICK_SECONDS)
+        rented = [found.node for found in simulation.cloud.machines.values() if found.is_up and "east" in found.pool]
+        places = {name_place(simulation, node) for node in rented}
+        assert places == {"v100-16gb in east"}
+        assert list_pools(simulation, "v100-16gb in east") == {"east", "east-2"}
+
+
+def test_without_a_storm_nothing_is_claimed(database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    files = world()
+    with open_simulation(database_url, files) as simulation:
+        figures = StormRounds(simulation, StormOrder(EVERY_SECONDS, 1 / 3), seed=5).figures(SLOS)
+    assert figures["services"]["shop/kept"] == {"kept": 0, "worst": None}
+    show_storms(figures, files)
+    shown = capsys.readouterr().out
+    assert "%" not in shown
+    assert "0 of 0" not in shown

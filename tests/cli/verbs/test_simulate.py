@@ -89,6 +89,10 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     assert "is too often: at least 1 minute" in refused(capsys, "-f", fleet, "--reclaim-every", "0.5")
     assert "needs a Node or a Pool with purchase spot" in refused(capsys, "-f", fleet, "--storm-every", "20")
     assert "is too often: at least 15 minutes" in refused(capsys, "-f", fleet, "--storm-every", "5")
+    spot = f"{tmp_path}/spot.yaml"
+    Path(spot).write_text(FLEET.replace("gpus: 2", "gpus: 2, purchase: spot", 1))
+    short = "--hours 1 is too short for --storm-every 60: the first storm ends after 1.17 hours"
+    assert short in refused(capsys, "-f", spot, "--storm-every", "60")
     assert "--storm-share needs --storm-every" in refused(capsys, "-f", fleet, "--storm-share", "0.5")
     twice = ("--storm-every", "20", "--reclaim-every", "20")
     assert "both take spot nodes; give one" in refused(capsys, "-f", fleet, *twice)
