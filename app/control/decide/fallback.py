@@ -6,7 +6,9 @@ order of steps, and the joint solver's next plan starts from it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from math import fsum
 from typing import Protocol
 
 from app.control.decide.decide import write_changes
@@ -17,7 +19,10 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.formulate.running import treat_drains_as_cordons
 from app.control.formulate.value import value_plan
-from solvers.planning.judge.services import AVAILABILITY_RULES
+from solvers.planning.judge.cost import price_unserved
+from solvers.planning.judge.services import AVAILABILITY_RULES, LATE_RULES
+from solvers.planning.judge.tolerances import SUM_SHARE
+from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
 SECONDS = 30.0  # for a process that has to start first
@@ -60,7 +65,8 @@ def draft_fallback(
 def _judge(question: Question, decision: Decision) -> Decision | None:
     """Returns the decision with the judge's verdict; None if it breaks a rule that the plan in force keeps.
 
-    As in a quick step, copies may be nearer to each other than promised to serve more.
+    As in a quick step, copies may be nearer to each other than promised to serve more. What breaks its SLO by now is
+    not served by the plan in force either, though that plan does not name it as unserved.
     """
     verdict = question.verdict_on(decision.plan)
     known = {(found.where, found.rule) for found in question.verdict.violations}
@@ -68,6 +74,17 @@ def _judge(question: Question, decision: Decision) -> Decision | None:
         if (found.where, found.rule) not in known and found.rule not in AVAILABILITY_RULES:
             return None
     value = value_plan(question.problem, decision.plan, verdict)
-    if value.unserved > question.value_in_force.unserved:
+    late = {found.owner for found in question.verdict.violations if found.rule in LATE_RULES}
+    problem, before = question.problem, question.plan_in_force
+    if _price_unserved(problem, decision.plan, late) > _price_unserved(problem, before, late) * (1 + SUM_SHARE):
         return None
     return replace(decision, plan=replace(decision.plan, changes=verdict.changes), verdict=verdict, value=value)
+
+
+def _price_unserved(problem: Problem, plan: Plan, late: Collection[str]) -> float:
+    """Returns what the unserved rates of a plan cost but for these services."""
+    return fsum(
+        price_unserved(problem.services[entry.service], problem.policy, [entry])
+        for entry in plan.unserved
+        if entry.service in problem.services and entry.service not in late
+    )

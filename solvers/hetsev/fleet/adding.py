@@ -11,21 +11,22 @@ import numpy as np
 
 from solvers.hetsev.fleet.counts import InstanceCounts, choose_type
 from solvers.hetsev.fleet.lines import FleetLines
-from solvers.planning.fleet.grids import ROUNDING
+from solvers.planning.fleet.grids import ROUNDING, Floats
 from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, GpuPool, SpareRoom, read_offers
 from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import PlanEdit, Resident, Violation
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.pressures import add_parts
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.replan.rates import share_total
+from solvers.planning.replan.rates import share_total, sum_of
 
 NO_ROOM = "no GPU has room for more of it while nothing moves"
 WHAT_HELPS = "a GPU more, or the joint solver's next plan"
 LOOKS = 16  # at GPUs that are paid already, and as many others, for each instance
-LEAST_SHARE = 1e-3  # of its rate is left on an instance that keeps its SLO at no rate: nothing stops here
+LEAST_SHARE = 1e-3  # of an even share is left on an instance that keeps its SLO at no rate: nothing stops here
 LEAST_PART = 0.1  # of what an instance should carry: one that carries less is not worth its process
 CLOSE_SHARE = 1 - 1e-3  # of what it may carry: one that carries more bears next to nothing
+TINY_RATE = 1e-12  # a second
 ENOUGH_SHARE = ROUNDING**2  # of a rate that has been rounded
 Shapes = dict[GpuPool, list[FleetShape]]
 
@@ -57,25 +58,25 @@ class FleetAdding:
                     self._pools_of[service.name, pool.gpu_type, variant].append(pool)
         return self._shapes[service.name]
 
-    def serve(self, name: str, *, may_start: bool) -> None:
+    def serve(self, name: str, *, may_start: bool, may_share: bool = True) -> None:
         """Carries the rate of a service: by what runs as far as that goes, then by new instances.
 
-        Of a language model none starts: it may need GPUs that are linked, and on which nothing runs.
+        Of a language model none starts: it may need GPUs that are linked, and on which nothing runs. Without
+        `may_share`, what runs keeps its parts of the rate.
         """
         service, lines = self.problem.services[name], self._lines.running(name)
-        if service.tokens is None:
-            lines = self._serve_requests(service, lines, may_start=may_start)
+        if may_share:
+            lines = self._serve_more(service, lines, may_start=may_start and service.tokens is None)
         else:
-            self._lines.share_tokens(service)
+            self._set_rates(lines, self._keep_parts(lines, service))
         rest = service.rate_per_second - sum(line.instance.rate_per_second for line in lines)
         if rest > NONE_UNSERVED_SHARE * service.rate_per_second:
             self.unserved[name] = Unserved(name, rest, NO_ROOM, WHAT_HELPS)
 
-    def _serve_requests(self, service: Service, lines: list[Resident], *, may_start: bool) -> list[Resident]:
-        """Returns the lines that carry the rate of an ordinary service, new ones among them."""
+    def _serve_more(self, service: Service, lines: list[Resident], *, may_start: bool) -> list[Resident]:
+        """Returns the lines that carry the rate of a service, new ones among them."""
         rate, caps = service.rate_per_second, [self._lines.cap(line) for line in lines]
-        floor = [LEAST_SHARE * line.instance.rate_per_second for line in lines]
-        most = [max(pair) for pair in zip(caps, floor, strict=True)]
+        most: list[float] = np.maximum(caps, self._find_floor(lines, service)).tolist()
         if may_start and rate - sum(most) > NONE_UNSERVED_SHARE * rate:
             times = [line.exec_ms for line in lines]
             for line, each in zip(lines, most, strict=True):
@@ -103,13 +104,17 @@ class FleetAdding:
         return PlanEdit(tuple(before for before, _ in changed), tuple(start), unserved=unserved)
 
     def find_at_fault(self, refused: Collection[Violation]) -> set[str]:
-        """Returns the services whose additions the judge names, by their name or their GPU."""
-        words = [found.where for found in refused]
-        return {
-            line.service
-            for line in self.new
-            if any(line.service in where or f"{line.node}/{line.gpu}" in where or line.node == where for where in words)
-        }
+        """Returns the services whose additions the judge names, by their name or GPU, or else whose shares it names."""
+        shared = {*self.unserved, *(line.service for line in self.now.values())}
+        found: set[str] = set()
+        for each in refused:
+            added = {
+                line.service
+                for line in self.new
+                if line.service == each.owner or f"{line.node}/{line.gpu}" in each.where or line.node == each.where
+            }
+            found |= added or shared & {each.owner}
+        return found
 
     def _start(self, service: Service, running: Sequence[Resident], most: Sequence[float]) -> list[Resident]:
         """Starts instances for what is missing, as far as there is room."""
@@ -203,10 +208,32 @@ class FleetAdding:
         """Shares the rate among all instances so that as few as possible get another one."""
         if not lines:
             return
-        before = [self._lines.before(line) for line in lines]
-        now = np.array([each.rate_per_second if each else 0.0 for each in before])
+        now, rate = self._read_rates(lines), service.rate_per_second
         least = service.min_instances if len(lines) >= service.min_instances else 1
-        rates = share_total(now, np.maximum(caps, LEAST_SHARE * now), service.rate_per_second, least)
+        most = np.maximum(caps, self._find_floor(lines, service))
+        rates = share_total(now, most, rate, least)
+        # Of minInstances, one that carries next to nothing would take the rate of all others with it.
+        kept = min(rate, sum_of(np.minimum(now, most)))
+        if now.all() and sum_of(rates) < kept * (1 - NONE_UNSERVED_SHARE):
+            rates = self._keep_parts(lines, service)
+        self._set_rates(lines, rates)
+
+    def _keep_parts(self, lines: Sequence[Resident], service: Service) -> Floats:
+        """Returns the rates of what runs times one factor: no more than 1 where an instance carries no more."""
+        now = self._read_rates(lines)
+        carried = [self._lines.cap(line) / rate for line, rate in zip(lines, now.tolist(), strict=True)]
+        return now * min(service.rate_per_second / max(sum_of(now), TINY_RATE), max(1.0, min(carried, default=1.0)))
+
+    def _find_floor(self, lines: Sequence[Resident], service: Service) -> Floats:
+        """Returns what stays on each line that runs, even if it carries nothing: little enough for the others."""
+        return np.minimum(self._read_rates(lines), LEAST_SHARE * service.rate_per_second / max(1, len(lines)))
+
+    def _read_rates(self, lines: Sequence[Resident]) -> Floats:
+        """Returns the rates of lines as they run, 0 for new ones."""
+        before = [self._lines.before(line) for line in lines]
+        return np.array([each.rate_per_second if each else 0.0 for each in before])
+
+    def _set_rates(self, lines: Sequence[Resident], rates: Floats) -> None:
         for line, rate in zip(lines, rates.tolist(), strict=True):
             self._lines.set_rate(line, rate)
 

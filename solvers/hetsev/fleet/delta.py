@@ -3,7 +3,8 @@
 Nothing stops, moves or takes another share. HetSev's heuristic says of which GPU type how many more instances a service
 needs. Each then goes to a GPU that is paid already, the emptiest first, and else opens the cheapest; it takes the
 smallest share that carries its part there, and only where all that runs there keeps its SLO. Language models follow
-their rates as far as their instances carry them. What the judge refuses is left out, and stays unserved.
+their rates as far as their instances carry them; one that keeps its SLO at no rate is left next to nothing. What the
+judge refuses is left out, and stays unserved.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from solvers.hetsev.fleet.adding import FleetAdding
 from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import JudgedPlan, PlanEdit, Resident, Verdict, Violation
 from solvers.planning.judge.readings import JudgedGpu
-from solvers.planning.judge.services import AVAILABILITY_RULES
+from solvers.planning.judge.services import AVAILABILITY_RULES, LATE_RULES
 from solvers.planning.plan import Certificate, Plan, Unplaced, list_unserved
 from solvers.planning.problem import Instance, Place, Problem
 from solvers.planning.search.promise import keep
@@ -50,9 +51,7 @@ class FleetDelta:
         for line in running:
             lines[line.service].append(line)
         broken = judged.verdict().violations
-        late = frozenset(
-            found.where.split(" on ")[0] for found in broken if found.rule in ("slo_holds", "utilization_holds")
-        )
+        late = frozenset(found.owner for found in broken if found.rule in LATE_RULES)
         known = frozenset((found.where, found.rule) for found in broken)
         types = Counter(model for model, _ in {(model, gpu_type) for model, _, gpu_type in problem.profiles})
         return cls(problem, judged, FleetAdding(problem, _read_rooms(problem, judged)), lines, known, late, types)
@@ -62,19 +61,22 @@ class FleetDelta:
         began = monotonic()
         problem = self.problem.change_rates(rates or {})
         moved = self._find_moved(problem)
-        held: set[str] = set()
+        held: set[str] = set()  # nothing of them starts
+        kept: set[str] = set()  # their instances keep their parts of the rate too
         for left in range(TRIES, -1, -1):
             self._restore()
             self.adding.begin(problem)
             for name in moved:
-                self.adding.serve(name, may_start=bool(left) and name not in held)
+                self.adding.serve(name, may_start=bool(left) and name not in held, may_share=name not in kept)
             self._applied = self.adding.edit()
             verdict = self.judged.apply(self._applied, problem)
             plan = self._plan(problem, verdict, monotonic() - began)
             refused = self._list_refused(verdict)
             if not refused or not left:
                 break
-            held |= self.adding.find_at_fault(refused) or set(moved)
+            at_fault = self.adding.find_at_fault(refused) or set(moved)
+            kept |= at_fault & held
+            held |= at_fault
         return plan, verdict
 
     def prepare(self) -> None:

@@ -13,7 +13,7 @@ from solvers.latency import latency_at, timeout_for
 from solvers.planning.fleet.grids import ROUNDING, accepted_rate
 from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.fleet.room_view import list_neighbours
-from solvers.planning.fleet.token_shapes import share_token_rate
+from solvers.planning.fleet.token_shapes import carried_by, predicted
 from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import Resident
 from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
@@ -79,6 +79,8 @@ class FleetLines:
     def cap(self, line: Resident) -> float:
         """Returns the most that a line carries beside what runs with it now."""
         service, instance = self._service(line), line.instance
+        if service.tokens is not None:
+            return carried_by(self.problem, service, instance)
         return accepted_rate(self.problem.policy, service, instance.batch, _exec_ms(line)) * ROUNDING
 
     def set_rate(self, line: Resident, rate: float) -> None:
@@ -88,19 +90,18 @@ class FleetLines:
             instance, rate = was, was.rate_per_second
         else:
             instance = line.instance
+        service = self._service(line)
+        if service.tokens is not None:
+            if rate != instance.rate_per_second:
+                instance = predicted(self.problem, service, replace(instance, rate_per_second=rate))
+            self._change(line, instance)
+            return
         timeout = self._wait_ms(line, rate, _exec_ms(line))
         if timeout is None or _is_same(timeout, instance.batch_timeout_ms):
             timeout = instance.batch_timeout_ms
         if (rate, timeout) != (instance.rate_per_second, instance.batch_timeout_ms):
             instance = _retune(instance, rate, timeout, instance.exec_ms, instance.latency_ms)
         self._change(line, instance)
-
-    def share_tokens(self, service: Service) -> None:
-        """Gives the instances of a language model parts of its rate; one that carries nothing stays as it runs."""
-        lines = self.running(service.name)
-        shared = {line.id: line for line in share_token_rate(self.problem, service, [line.instance for line in lines])}
-        for line in lines:
-            self._change(line, shared.get(line.instance.id, line.instance))
 
     def fill(self, line: Resident, rate: float) -> None:
         """Lets a line carry all that it may until all of its service share the rate: so long it bears nothing more."""

@@ -169,6 +169,7 @@ RULES = (
 
 # A quick step may break these to serve more; the next whole plan keeps them again.
 AVAILABILITY_RULES = frozenset({"largest_apart", "survives_a_node", "spot_within_share"})
+LATE_RULES = frozenset({"slo_holds", "utilization_holds"})  # an instance that breaks one answers too late
 
 
 def unserved_exists(problem: Problem, name: str, claims: Sequence[Unserved]) -> str | None:

@@ -31,7 +31,7 @@ class PlanFollower:
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> PlanFollower:
-        """Takes a while, because prices are computed from scratch."""
+        """Reads a plan of this problem, and computes all prices from scratch, which takes a while."""
         rest, base = ordinary_part(problem, plan)
         division = divide_as(rest, base)
         replanner = None
