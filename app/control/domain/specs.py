@@ -51,6 +51,11 @@ def gpu_count(node: Spec) -> int:
     return int(node["gpus"])
 
 
+def linked_gpus(node: Spec, gpu_type: Spec) -> int:
+    """Returns how many GPUs of the node are linked with each other, counted from its first; 0: all of them."""
+    return int(node.get("nvlinkGroup") or gpu_type.get("nvlinkGroup") or 0)
+
+
 def purchase_of(node: Spec) -> Purchase:
     """Returns how the node is paid for."""
     return cast(Purchase, node.get("purchase", "onDemand"))

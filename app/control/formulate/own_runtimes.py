@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 import msgspec
 
 from agents.contract.admitted import AdmittedEntry, find_not_admitted
 from agents.contract.runtimes import OwnRuntime, own_runtime
+from app.control.domain.snapshot import NodeStatus
 from app.control.domain.specs import Spec, job_template
 from solvers.planning.runtimes import own_job_name, own_name
 
@@ -45,6 +46,25 @@ def encode_job_runtimes(jobs: Mapping[str, Spec]) -> dict[str, bytes]:
         for job, spec in jobs.items()
         if (own := own_runtime(spec.get("runtime"))) is not None
     }
+
+
+def find_offered(
+    declared: frozenset[str] | None, facts: NodeStatus | None, own: Mapping[str, bytes]
+) -> frozenset[str] | None:
+    """Returns the names of the templates and own runtimes that a node offers, of those declared; None: all.
+
+    A node that has reported offers no more than it said.
+    """
+    if facts is None or facts.templates is None:
+        return declared
+    reported = frozenset((*facts.templates, *list_admitted_names(own, facts.admitted)))
+    return reported if declared is None else reported & declared
+
+
+def declared_templates(node: Spec, own: Collection[str]) -> frozenset[str] | None:
+    """Returns the templates that a node declares, and every own runtime, for its allow-list is its own; None: all."""
+    templates = node.get("templates")
+    return None if templates is None else frozenset((*templates, *own))
 
 
 def list_admitted_names(own: Mapping[str, bytes], admitted: tuple[AdmittedEntry, ...]) -> list[str]:

@@ -22,7 +22,7 @@ from app.control.formulate.availability import relax_availability
 from app.control.formulate.language import set_believed_lengths
 from app.control.formulate.min_instances import relax_min_instances
 from app.control.formulate.objective import count_by_share, intensity_since
-from app.control.formulate.own_runtimes import encode_job_runtimes, encode_runtimes, list_admitted_names
+from app.control.formulate.own_runtimes import encode_job_runtimes, encode_runtimes, find_offered
 from app.control.formulate.problem import build_problem
 from app.control.formulate.question import SMALL_LACK_SHARE, Question
 from app.control.formulate.reserved_watts import lower_caps
@@ -203,17 +203,12 @@ def _less(
     node: Node, gpus: tuple[int, ...], facts: NodeStatus, taken: Sequence[Demand], own: Mapping[str, bytes]
 ) -> Node:
     """Returns the node with the resources that pinned instances leave."""
-    offered = None
-    if facts.templates is not None:
-        offered = frozenset((*facts.templates, *list_admitted_names(own, facts.admitted)))
-    if offered is not None and node.templates is not None:
-        offered &= node.templates
     return replace(
         node,
         gpus=gpus,
         cpu_cores=max(0.0, node.cpu_cores - sum(demand.cpu_cores for demand in taken)),
         host_memory_gib=max(0.0, node.host_memory_gib - sum(demand.host_memory_gib for demand in taken)),
-        templates=node.templates if offered is None else offered,
+        templates=find_offered(node.templates, facts, own),
     )
 
 

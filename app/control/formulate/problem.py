@@ -12,6 +12,7 @@ from app.control.domain.specs import (
     gpu_type_of,
     is_preemptible,
     job_tables,
+    linked_gpus,
     min_instances,
     model_of,
     moment,
@@ -28,7 +29,13 @@ from app.control.domain.specs import (
 from app.control.formulate.declared_state import read_state
 from app.control.formulate.language import engines, iteration_costs, llm_size, read_token_service
 from app.control.formulate.objective import count_by_share, counts_shares, price_policy
-from app.control.formulate.own_runtimes import encode_job_runtimes, encode_runtimes, job_runtime_name, runtime_name
+from app.control.formulate.own_runtimes import (
+    declared_templates,
+    encode_job_runtimes,
+    encode_runtimes,
+    job_runtime_name,
+    runtime_name,
+)
 from app.control.formulate.predicted_demands import complete_jobs
 from app.manifests.attainable import list_admitted_variants
 from app.manifests.caps import gpu_caps_w
@@ -162,7 +169,6 @@ def _gpu_type(name: str, spec: Spec) -> GpuType:
 
 def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str, own: frozenset[str]) -> Node:
     spec: Spec = manifest.spec
-    templates = spec.get("templates")
     return Node(
         name=manifest.name,
         gpu_type=gpu_type_of(spec),
@@ -172,9 +178,9 @@ def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str, own: 
         price_per_hour=node_price(spec, gpu_specs[gpu_type_of(spec)]),
         purchase=purchase_of(spec),
         region=spec.get("region", "default"),
-        templates=None if templates is None else own.union(templates),  # its allow-list is its own
+        templates=declared_templates(spec, own),
         pricing="node" if pays_whole_node(pricing, purchase_of(spec)) else "gpu",
-        linked_gpus=spec.get("nvlinkGroup") or gpu_specs[gpu_type_of(spec)].get("nvlinkGroup") or 0,
+        linked_gpus=linked_gpus(spec, gpu_specs[gpu_type_of(spec)]),
         caps_w=gpu_caps_w(spec),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import DeclaredObject, NodeStatus
 from app.control.formulate.rivals import find_rivals
+from app.control.jobs.room import UnusedGpu, free_capacity, most_linked
 from app.manifests.model import Fields
 
 SHORT, OTHER = "lab/short", "shop/other"
@@ -26,13 +27,17 @@ def profile(name: str, model: str, kind: str) -> DeclaredObject:
     return declare("Profile", name, spec)
 
 
+def node(name: str, kind: str, **more: Any) -> DeclaredObject:
+    return declare("Node", name, {"gpuType": kind, "gpus": 1, "cpuCores": 8, "memoryGib": 64} | more)
+
+
 def world(*more: DeclaredObject, fleet_mode: str = "auto", **short: Any) -> tuple[DeclaredObject, ...]:
     slo, variants = {"latencyMs": 80, "percentile": 98}, {"variants": [{"name": "v", "accuracy": 0.9}]}
     return (
         declare("Policy", "fleet", {"mode": fleet_mode}),
         declare("GpuType", "a100", {"pricePerHour": 3.0, "memoryGib": 40}),
         declare("GpuType", "t4", {"pricePerHour": 0.5, "memoryGib": 16}),
-        declare("Node", "n-a", {"gpuType": "a100", "gpus": 1}), declare("Node", "n-t", {"gpuType": "t4", "gpus": 1}),
+        node("n-a", "a100"), node("n-t", "t4"),
         declare("Model", "m", variants), declare("Model", "o", variants),
         profile("m-a", "m", "a100"), profile("m-t", "m", "t4"), profile("o-t", "o", "t4"),
         declare("Service", "short", {"model": "m", "slo": slo} | short, "lab"),
@@ -100,6 +105,70 @@ def test_a_free_gpu_that_may_not_be_used_is_no_room() -> None:
     reporting = NodeStatus("n-a", "reporting")
     for facts in (NodeStatus("n-t", "lost"), NodeStatus("n-t", "reporting", cordoned_gpus=(0,))):
         assert rivals(world(), in_force=empty, nodes={"n-a": reporting, "n-t": facts}) == {SHORT}
+
+
+EMPTY_NODES: list[tuple[Fields, Fields, NodeStatus]] = [
+    ({"purchase": "spot"}, {"availability": {"maxSpotShare": 0}}, NodeStatus("n-x", "reporting")),
+    ({"purchase": "spot"}, {"availability": {"maxSpotShare": 0.5}}, NodeStatus("n-x", "reporting")),
+    ({"templates": ["vllm"]}, {}, NodeStatus("n-x", "reporting")),
+    ({}, {}, NodeStatus("n-x", "reporting", templates=("vllm",))),
+    ({"cpuCores": 1}, {}, NodeStatus("n-x", "reporting")),
+    ({"memoryGib": 1}, {}, NodeStatus("n-x", "reporting")),
+]
+
+
+@pytest.mark.parametrize(("spec", "short", "facts"), EMPTY_NODES)
+def test_an_empty_gpu_of_a_node_that_it_may_not_use_is_no_room(spec: Fields, short: Fields, facts: NodeStatus) -> None:
+    variant = {"name": "v", "accuracy": 0.9, "runtime": {"template": "triton"}}
+    more: dict[str, Fields] = {
+        "Model": {"variants": [variant]},
+        "Profile": {"cpuCores": 2.0, "hostMemoryGib": 2.0},
+    }
+    nodes = {name: NodeStatus(name, "reporting") for name in ("n-a", "n-t")} | {"n-x": facts}
+
+    def seen(spec: Fields, facts: NodeStatus) -> frozenset[str]:
+        declared = [
+            replace(item, spec={**item.spec, **more[item.kind]}) if item.name in ("m", "m-a", "m-t") else item
+            for item in world(node("n-x", "t4", **spec), **short)
+        ]
+        return rivals(tuple(declared), nodes=nodes | {"n-x": facts})
+
+    assert seen({}, NodeStatus("n-x", "reporting")) == frozenset(), "on another node it is room"
+    assert seen(spec, facts) == {SHORT, OTHER}
+
+
+@pytest.mark.parametrize("line", [{"service": "other", "variant": "v"}, {"job": "train"}])
+def test_cores_that_others_use_are_no_room(line: dict[str, Any]) -> None:
+    job = declare("Job", "train", {"profiles": {"t4": {"cpuCores": 7.0}}}, "shop")
+    held = AssignedInstance("i-2", 0, "shop", model="o", sm_percent=50, memory_gib=4.0, **line)
+    for cores, found in ((1.0, frozenset()), (2.0, {SHORT, OTHER} if "service" in line else {SHORT})):
+        declared = tuple(
+            replace(item, spec={**item.spec, "cpuCores": {"m-t": cores, "o-t": 7.0}[item.name]})
+            if item.name in ("m-t", "o-t")
+            else item
+            for item in world(job)
+        )
+        assert rivals(declared, in_force=in_force() | {"n-t": NodeDesired((held,))}) == found
+
+
+def test_who_holds_gpus_that_its_rules_leave_out_is_no_rival() -> None:
+    declared = tuple(node("n-t", "t4", purchase="spot") if item.name == "n-t" else item for item in world())
+    assert rivals(declared) == {SHORT, OTHER}
+    firm = tuple(
+        replace(item, spec={**item.spec, "availability": {"maxSpotShare": 0}}) if item.name == "short" else item
+        for item in declared
+    )
+    assert rivals(firm) == {SHORT}
+
+
+def test_gpus_that_are_free_and_not_linked_are_no_room_for_an_instance_on_several() -> None:
+    gpus = [UnusedGpu("n-t", 100, 16.0, link=link) for link in (0, 0, 1, 1, 1)]
+    assert most_linked(gpus) == 3
+    found = free_capacity(
+        Fleet(world(node("n-x", "t4", gpus=4, nvlinkGroup=2)), nodes={"n-x": NodeStatus("n-x", "reporting")})
+    )
+    assert [gpu.link for gpu in found["t4"]] == [0, 0, 1, 1]
+    assert most_linked(found["t4"]) == 2
 
 
 def test_what_could_not_meet_its_slo_on_any_gpu_is_not_short_of_gpus() -> None:
