@@ -55,7 +55,7 @@ def advise(
         return join_gpu_types(specs, listed, are_all_nodes=True)
 
     with quiet_stdout():
-        return list(advise_language_models(estate, bill, loads, promises, known, join_gpus))
+        return list(advise_language_models(estate, bill, loads, promises, known, join_gpus, say))
 
 
 def weigh_campaigns(

@@ -35,7 +35,7 @@ class LanguageAdvice:
 
 def advise_language_models(
     estate: Estate, bill: Bill, measured: MeasuredLoads, promises: Mapping[WorkloadName, WorkloadPromise],
-    known: KnownProfiles, join_gpus: JoinGpus,
+    known: KnownProfiles, join_gpus: JoinGpus, say: Callable[[str], None],
 ) -> Iterator[LanguageAdvice]:  # fmt: skip
     """Yields advice for each workload that promises times of tokens, each as if it had all GPUs of the cluster."""
     market = find_market(estate, bill, known, join_gpus)
@@ -51,6 +51,7 @@ def advise_language_models(
         else:
             profiles = {profile.key: profile for profile in known.profiles}
             problem = Problem(known.gpu_types, {}, known.models, profiles, {found.name: found}, policy=Policy())
+            say(f"{name}: servers for {found.rate_per_second:g} requests a second, together and apart")
             yield LanguageAdvice(name, size_service(problem, found, market))
 
 

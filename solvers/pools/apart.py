@@ -64,6 +64,10 @@ class ApartServers:
         """Returns how long keys and values of a token take between the servers with the slowest links."""
         return max(self.sent.milliseconds_per_token(group.server) for group in (*self.prefill, *self.decode))
 
+    def fills_link(self, server: RatedServer, input_mean: float) -> bool:
+        """Returns whether the links of a server, and not its GPUs, limit the rate that it carries."""
+        return server.rate_per_second >= LINK_BUSY_SHARE * self.sent.most_per_second(server, input_mean) * (1 - 1e-9)
+
     def simulate(self, trial: RequestTrial) -> ServedShares:
         """Returns what requests get: every server of both pools of a cell is simulated."""
         servers = sum(group.count for group in (*self.prefill, *self.decode))

@@ -22,7 +22,9 @@ def rate_shape(problem: Problem, service: Service, shape: TokenShape, gpu_price_
         profile, size, problem.gpu_types[shape.gpu_type], shape.degree, shape.batch, shape.memory_gib, shape.clock_mhz,
         problem.policy.exec_margin,
     )  # fmt: skip
-    return RatedServer(shape.gpu_type, shape.degree, cost, limits, shape.rate_per_second, gpu_price_per_hour)
+    return RatedServer(
+        shape.gpu_type, shape.degree, cost, limits, shape.rate_per_second, gpu_price_per_hour, shape.variant
+    )
 
 
 def list_kinds(
@@ -43,7 +45,7 @@ def list_kinds(
                     profile, variant.llm, gpu, degree, MOST_SEQUENCES, gpu.memory_gib, gpu.top_clock_mhz,
                     problem.policy.exec_margin,
                 )  # fmt: skip
-                yield RatedServer(name, degree, cost, limits, 0.0, 0.0)
+                yield RatedServer(name, degree, cost, limits, 0.0, 0.0, variant.name)
 
 
 def rate_best(server: RatedServer, lengths: TokenLengths, promise: TokenPromise) -> Iterator[RatedServer]:

@@ -45,6 +45,7 @@ class RatedServer:
     limits: BatchingLimits
     rate_per_second: float
     gpu_price_per_hour: float
+    variant: str = ""  # of its model; empty: the only one
 
     @property
     def cost_per_hour(self) -> float:

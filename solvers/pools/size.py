@@ -13,7 +13,7 @@ from math import inf
 
 from solvers.llm.capacity import rough_rate
 from solvers.planning.fleet.offers import read_offers
-from solvers.planning.language import TokenLengths, TokenService
+from solvers.planning.language import TokenLengths, TokenPromise, TokenService
 from solvers.planning.problem import Problem, Service, Variant
 from solvers.pools.apart import ApartServers, plan_apart
 from solvers.pools.confirm import ChooseServers, ConfirmedServers, confirm_servers
@@ -21,7 +21,14 @@ from solvers.pools.cover import PoolLimits, find_cheapest_pools
 from solvers.pools.judge import ApartTerms, list_violations
 from solvers.pools.links import ServerLink, price_keys
 from solvers.pools.rated import list_kinds, rate_best, rate_shape
-from solvers.pools.servers import DeclaredRequests, RatedServer, RequestTrial, SizedServers, TogetherServers
+from solvers.pools.servers import (
+    DeclaredRequests,
+    RatedServer,
+    RequestTrial,
+    ServerGroup,
+    SizedServers,
+    TogetherServers,
+)
 from solvers.proof import must_be_right
 
 REQUESTS = 40_000  # are simulated for each group of servers
@@ -30,6 +37,7 @@ PROMPT_PARTS = (1024, 512, 256)  # tokens of an iteration: fewer than the profil
 TOGETHER, PARTS, APART = "together", "parts", "apart"  # the forms
 NOTHING_KEEPS = "nothing that may be rented keeps the promise"
 CENT_PER_HOUR = 0.01  # a smaller difference is none
+NO_GAIN_SHARE = 0.01  # of a rate: what a promise costs that hardly limits it
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,16 @@ def size_service(problem: Problem, service: Service, market: ServerMarket) -> Se
     together, apart = case.find_together(), case.find_apart()
     parts = case.find_parts(together.price_per_hour if together else inf)
     return ServiceSize(service, together, parts, apart, case.explain(together, parts, apart))
+
+
+def find_cause(server: RatedServer, lengths: TokenLengths, promise: TokenPromise) -> str:
+    """Returns which promise limits a server that does both: without it, it would carry more."""
+    relaxed = {"TPOT": replace(promise, tpot_ms=inf), "TTFT": replace(promise, ttft_ms=inf)}
+    rates = {name: rough_rate(server.cost, server.limits, lengths, kept) for name, kept in relaxed.items()}
+    tightest = max(rates, key=rates.__getitem__)
+    if rates[tightest] <= (1 + NO_GAIN_SHARE) * rough_rate(server.cost, server.limits, lengths, promise):
+        return "memory or throughput limits servers that do both, and neither promise does"
+    return f"{tightest} is tight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,28 +198,33 @@ class _ServiceCase:
             return "only apart keeps the promise"
         saving = both.price_per_hour - apart.price_per_hour
         if saving <= CENT_PER_HOUR:
+            limit = self._spell_limit(apart.servers, (*apart.servers.prefill, *apart.servers.decode))
             return (
-                f"apart does not pay: two pools cost {apart.price_per_hour:.4g} an hour, servers that do both"
+                f"apart does not pay: two pools cost {apart.price_per_hour:.4g} an hour{limit}, servers that do both"
                 f" {both.price_per_hour:.4g}"
             )
         whole, largest = (
             max(groups, key=lambda group: group.rate_per_second).server
             for groups in (both.servers.groups, apart.servers.decode)
         )
+        limit = self._spell_limit(apart.servers, [group for group in apart.servers.decode if group.server == largest])
         return (
-            f"apart saves {saving:.4g} an hour since {self._find_tight(together or both)} is tight: a server of"
+            f"apart saves {saving:.4g} an hour since {self._find_cause(together or both)}: a server of"
             f" {largest.degree} {largest.gpu_type} gives the answers of {largest.rate_per_second:.3g} requests/s within"
-            f" {self.tokens.promise.tpot_ms:g} ms a token; one of {whole.degree} {whole.gpu_type} that computes their"
-            f" prompts, too, serves {whole.rate_per_second:.3g}"
+            f" {self.tokens.promise.tpot_ms:g} ms a token{limit}; one of {whole.degree} {whole.gpu_type} that computes"
+            f" their prompts, too, serves {whole.rate_per_second:.3g}"
         )
 
-    def _find_tight(self, both: ConfirmedServers[TogetherServers]) -> str:
-        """Returns which of the two promises limits a server that does both: without it, it would carry more."""
+    def _spell_limit(self, pools: ApartServers, groups: Sequence[ServerGroup]) -> str:
+        """Returns that the link limits servers of these groups, where it does."""
+        is_cut = any(pools.fills_link(group.server, self.tokens.lengths.input_mean) for group in groups)
+        return f" (limited by {pools.sent.link.kind})" if is_cut else ""
+
+    def _find_cause(self, both: ConfirmedServers[TogetherServers]) -> str:
+        """Returns what limits the server that does both and has most of the load."""
         server = max(both.servers.groups, key=lambda group: group.rate_per_second).server
-        lengths, promise = self._lengths_of(self.variants[0]), self.tokens.promise
-        relaxed = {"TPOT": replace(promise, tpot_ms=inf), "TTFT": replace(promise, ttft_ms=inf)}
-        rates = {name: rough_rate(server.cost, server.limits, lengths, kept) for name, kept in relaxed.items()}
-        return max(rates, key=rates.__getitem__)
+        variant = next(each for each in self.variants if server.variant in ("", each.name))
+        return find_cause(server, self._lengths_of(variant), self.tokens.promise)
 
     def _cover(self, servers: Sequence[RatedServer], planned: float) -> TogetherServers | None:
         pools = find_cheapest_pools([servers], planned, self.limits)

@@ -105,8 +105,9 @@ def test_language_models_are_advised_on_pools_of_their_own(tmp_path: Path, capsy
     (tmp_path / "slo.yaml").write_text(SLO)
     page = tmp_path / "page.html"
     words = ["--demo", "--profiles", str(tmp_path / "mistral.yaml"), "--slo", str(tmp_path / "slo.yaml")]
-    code, text, _ = called([*words, "-o", "json", "--html", str(page)], capsys)
+    code, text, progress = called([*words, "-o", "json", "--html", str(page)], capsys)
     assert code == 0
+    assert "chat/Deployment/mistral-7b-predictor: servers for 5.25 requests a second, together and apart" in progress
     rows = {row["workload"]: row for row in json.loads(text)["languageModels"]}
     assert rows["chat/LeaderWorkerSet/llama-70b"] == {
         "workload": "chat/LeaderWorkerSet/llama-70b", "size": None, "lack": "no Profile is of model llama-70b"
