@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = "folder of recordings whose course the load follows: *-trace.csv by client, or *.jsonl by request"
     completes(load.add_argument("--data", metavar="DIR", type=Path, help=data), "files")
     since = "with --data: begin at this hour of the recordings; default 0"
-    parser.add_argument("--from-hour", metavar="H", type=not_negative, default=0.0, help=since)
+    parser.add_argument("--from-hour", metavar="H", type=not_negative, help=since)
     parser.add_argument("--hours", metavar="H", type=positive, default=6.0, help="of virtual time; default 6")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
     after = "minutes in which nothing changes on a node until Karpenter's rule gives it back; default 1"
@@ -42,6 +42,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
 
     if not LEAST_HOURS <= args.hours <= MOST_HOURS:
         raise Failed(f"--hours {args.hours:g} is not allowed: {LEAST_HOURS:g} to {MOST_HOURS}")
+    if args.data is None and args.from_hour is not None:
+        raise Failed("--from-hour needs --data, whose recordings it is an hour of")
     world = declared.world(args)
     if not world.of(Kind.POOL) or not world.of(Kind.NODE):
         raise Failed("the files must declare a Pool and a Node; examples/pools.yaml has both")
@@ -50,7 +52,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         shapes = (
             make_load(args.load, rates, args.hours, args.seed)
             if args.data is None
-            else read_recorded(args.data, rates, args.from_hour, args.hours)
+            else read_recorded(args.data, rates, args.from_hour or 0.0, args.hours)
         )
     except (RecordingRefused, OSError) as error:
         raise Failed(str(error)) from error

@@ -49,15 +49,30 @@ def compare(case: RentingCase, say: Callable[[str], None]) -> list[dict[str, Any
         for headroom in HEADROOMS:
             rule = partial(ConsolidationRule, case.consolidate_after_seconds, headroom)
             row = _play(case, name, planner, rule, say) | {"headroom": headroom}
-            if row["attained"] >= ours["attained"] - EQUAL_SHARE and row["missed"] <= ours["missed"]:
+            if serves_as_well(row, ours):
                 break
+        else:
+            say(f"{name}: serves less than ours with any headroom up to {HEADROOMS[-1]:.0%}, so costs do not compare")
         rows.append(row)
     say("hindsight")
-    rows.append({"row": "hindsight", "rented_per_hour": round(price_hindsight(case), 4)})
+    found = price_hindsight(case)
+    rows.append({"row": "hindsight", "rented_per_hour": None if found is None else round(found, 4)})
     for row in rows:
-        paid = row["rented_per_hour"]
-        row["ours_of_it"] = round(ours["rented_per_hour"] / paid, 3) if paid else None
+        row["ours_of_it"] = divide_ours(row, ours)
     return rows[::-1][1:] + rows[-1:]
+
+
+def serves_as_well(row: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
+    """Returns true if a row's requests are in time as often as ours, and it misses no more SLOs."""
+    return bool(row["attained"] >= ours["attained"] - EQUAL_SHARE and row["missed"] <= ours["missed"])
+
+
+def divide_ours(row: Mapping[str, Any], ours: Mapping[str, Any]) -> float | None:
+    """Returns our cost divided by the row's; None if it has none, or serves less than ours."""
+    paid = row["rented_per_hour"]
+    if not paid or ("attained" in row and not serves_as_well(row, ours)):
+        return None
+    return float(round(ours["rented_per_hour"] / paid, 3))
 
 
 def _play(
@@ -84,8 +99,11 @@ def _play(
     }
 
 
-def price_hindsight(case: RentingCase) -> float:
-    """Returns what pools cost an hour if every slot has the nodes that the best plan for its highest rates uses."""
+def price_hindsight(case: RentingCase) -> float | None:
+    """Returns what pools cost an hour if every slot has the nodes that the best plan for its highest rates uses.
+
+    Returns None if the cheapest rental was not found for one of the pools.
+    """
     bare = bare_problem(build_problem(case.world))
     paid = {name: replace(node, pricing="paid") for name, node in bare.nodes.items()}
     problem = replace(bare, nodes=paid, policy=replace(bare.policy, pricing="gpu"))
@@ -114,5 +132,7 @@ def price_hindsight(case: RentingCase) -> float:
     for pool in pools:
         term = ceil(pool.terms.entry_seconds / SLOT_SECONDS)
         found = find_hindsight(needs[pool.name], pool.terms.price_per_hour * SLOT_SECONDS / 3600, term)
-        cost += found.cost if found else 0.0
+        if found is None:
+            return None
+        cost += found.cost
     return 3600 * cost / (slots * SLOT_SECONDS)

@@ -47,3 +47,15 @@ def test_a_fleet_without_pools_and_a_folder_without_records_are_refused(
     fleet = write_fleet(tmp_path, pool())
     assert main(["bench", "pools", "-f", fleet, "--data", str(tmp_path)]) == 2
     assert "has no *-trace.csv and no *.jsonl" in capsys.readouterr().err
+    assert main(["bench", "pools", "-f", fleet, "--from-hour", "3"]) == 2
+    assert "--from-hour needs --data" in capsys.readouterr().err
+
+
+def test_costs_compare_only_with_rows_that_serve_as_well() -> None:
+    ours = {"rented_per_hour": 1.5, "attained": 0.99, "missed": 0}
+    row = {"rented_per_hour": 3.0, "attained": 0.9885, "missed": 0}
+    assert renting_rows.divide_ours(row, ours) == 0.5
+    assert renting_rows.divide_ours(row | {"attained": 0.98}, ours) is None
+    assert renting_rows.divide_ours(row | {"missed": 1}, ours) is None
+    assert renting_rows.divide_ours({"rented_per_hour": 1.0}, ours) == 1.5, "hindsight plays nothing"
+    assert renting_rows.divide_ours({"rented_per_hour": None}, ours) is None, "no rental was found"
