@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from solvers.planning.fleet.offers import NO_GPU
 from solvers.planning.fleet.rooms import WholeNeed
 from solvers.planning.fleet.token_services import busy_w, language_models
 from solvers.planning.judge import judge
@@ -22,6 +23,8 @@ from solvers.planning.problem import (
 )
 from solvers.planning.search.promise import keep
 from solvers.planning.solved import Progress, SearchStatus
+
+MODELS_HOLD_ALL = "language models hold every GPU that may be used now"
 
 
 class Holder(NamedTuple):
@@ -128,10 +131,11 @@ def merge_language_instances(
     # What runs now names other services, too.
     models = replace(problem, services=language_models(problem), state=None)
     rest = [why.get(entry.service, entry) for entry in list_unserved(models, wide)]
+    others = narrow.unserved
+    if any(node.gpus for node in problem.nodes.values()):  # the narrow problem has none only because of models
+        others = tuple(replace(each, reason=MODELS_HOLD_ALL) if each.reason == NO_GPU else each for each in others)
     instances = tuple(sorted([*narrow.instances, *wide], key=lambda line: line.place))
-    plan = replace(
-        narrow, instances=instances, unserved=tuple(sorted([*narrow.unserved, *rest], key=lambda e: e.service))
-    )
+    plan = replace(narrow, instances=instances, unserved=tuple(sorted([*others, *rest], key=lambda e: e.service)))
     verdict = judge(problem, plan, simulate=simulate, keeps=keep)
     used = {line.node for line in instances} | {job.node for job in plan.jobs}
     certificate = replace(narrow.certificate or Certificate(verdict.cost, None, "", 0, 0.0), cost=verdict.cost)

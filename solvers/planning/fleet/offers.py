@@ -33,7 +33,7 @@ STEP_SM_PERCENT = 10
 EXACTLY = 1e-9  # GiB or watts: what sums of floats may add
 KNEE_SHARE = 0.15  # longer than with all SMs: at the knee
 NO_SHAPE = "no GPU type of the fleet keeps its SLO in any profiled shape"
-NO_GPU = "no GPU may be used now: no node reports one, or all are cordoned, drained, failed or held by language models"
+NO_GPU = "no GPU may be used now: no node reports one, or all are cordoned, drained or failed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from solvers.hetsev.fleet import FleetDelta
 from solvers.planners.ask import find_plan
 from solvers.planners.portfolio import ask_others
-from solvers.planning.fleet.offers import NO_GPU
+from solvers.planning.beside import MODELS_HOLD_ALL
 from solvers.planning.judge import judge
 from solvers.planning.parts.follow import PlanFollower
 from solvers.planning.plan import Plan, list_unserved
@@ -213,7 +213,7 @@ def test_where_language_models_hold_every_gpu_all_else_says_so(planner: str) -> 
     problem = fleet(chat(priority=1000), photos(priority=1), nodes={"n1": 4})
     for found in (planned(problem), find_plan(problem, planner, BUDGET, alone=True).plan):
         assert judge(problem, found).is_right
-        assert [(entry.service, entry.reason) for entry in found.unserved] == [("shop/photos", NO_GPU)]
+        assert [(entry.service, entry.reason) for entry in found.unserved] == [("shop/photos", MODELS_HOLD_ALL)]
 
 
 def test_what_is_added_beside_language_models_leaves_them_their_gpus() -> None:
