@@ -75,11 +75,15 @@ def make_pool(name: str, spec: WrittenSpec, gpu_type: WrittenSpec) -> RentalPool
 
 @dataclass(frozen=True, slots=True)
 class RentNeed:
-    """The nodes that the answer uses: those there by name, those to be ordered by pool, and what these save an hour."""
+    """The nodes there that are needed as long as nothing is ordered, the nodes to be ordered by pool, what these save.
+
+    Whatever would take the place of a node has to stand there before that one is needed no longer.
+    """
 
     used: frozenset[str]
     wanted: Mapping[str, int]
     saving_per_hour: float
+    uses_coming: bool = False  # something is planned on nodes that are on their way
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +130,23 @@ def ask_renting(solver: PlanSolver, question: Problem, pool_of: Mapping[str, str
     answer = solver.solve(question, seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
     if answer.plan is None:
         return None
-    used = list_used(answer.plan)
     orderable = {name for name in pool_of if question.nodes[name].pricing != "paid"}
-    wanted = Counter(pool_of[name] for name in used & orderable)
+    wanted = Counter(pool_of[name] for name in list_used(answer.plan) & orderable)
     if not wanted:
-        return RentNeed(used - pool_of.keys(), {}, 0.0)
+        return _find_need(answer.plan, pool_of, wanted, 0.0)
     there = {name: node for name, node in question.nodes.items() if name not in orderable}
-    saving = _price(answer.plan)
-    if there:
-        without = solver.solve(replace(question, nodes=there), seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
-        if without.plan is None:
-            return None
-        saving = _price(without.plan) - saving
-    else:  # nothing is there, so all that is served is served by what is rented
-        saving = question.policy.unserved_price * sum(s.rate_per_second for s in question.services.values()) - saving
-    return RentNeed(used - pool_of.keys(), wanted, saving)
+    if not there:  # all that is served is served by what is ordered
+        lost = question.policy.unserved_price * sum(s.rate_per_second for s in question.services.values())
+        return RentNeed(frozenset(), wanted, lost - _price(answer.plan))
+    without = solver.solve(replace(question, nodes=there), seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
+    if without.plan is None:
+        return None
+    return _find_need(without.plan, pool_of, wanted, _price(without.plan) - _price(answer.plan))
+
+
+def _find_need(without: Plan, pool_of: Mapping[str, str], wanted: Mapping[str, int], saving: float) -> RentNeed:
+    used = list_used(without)
+    return RentNeed(used - pool_of.keys(), wanted, saving, uses_coming=not used.isdisjoint(pool_of))
 
 
 def list_used(plan: Plan) -> frozenset[str]:

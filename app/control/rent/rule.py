@@ -114,7 +114,12 @@ class AccountRule:
         return count
 
     def _give_back(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> list[RentedNode]:
-        """Returns nodes that leave now: their terms are over, and as many were not needed for long enough."""
+        """Returns nodes that leave now: their terms are over, and as many were not needed for long enough.
+
+        None leaves for another that is still on its way, and may never come.
+        """
+        if need.uses_coming:
+            return []
         seconds, plan = moment.now.timestamp(), moment.plan
         held = Counter([*(line.node for line in plan.instances), *(job.node for job in plan.jobs)])
         standing = sum(row.state is not RentState.LEAVING for row in moment.live(pool.name))
@@ -128,7 +133,7 @@ class AccountRule:
     def _explain(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> str:
         """Returns what is waited for before the next node is ordered or given back; empty for nothing."""
         missing, share = _find_missing(pool, moment, need)
-        waited, spare = self._accounts[pool.name].waited, len(self._idle[pool.name].since)
+        waited, spare = self._accounts[pool.name].waited, len(self._idle.get(pool.name, IdleNodes()).since)
         if moment.rests(pool.name):
             return f"its hook refused an order: it is asked again {REST.total_seconds() / 60:.0f} minutes later"
         if missing > 0 and waited > 0:
