@@ -71,7 +71,8 @@ def _condition(mine: Sequence[RentedNode], unordered: Sequence[str], waits: str)
 
     Steps of orders have events of their own; only a node without an order has none, so that its Statement makes one.
     """
-    stuck = [row for row in mine if row.state is RentState.LEAVING and row.called_at and not row.returned]
+    leaving = [row for row in mine if row.state is RentState.LEAVING and row.called_at]
+    stuck = [row for row in leaving if not row.returned or UNSEEN in row.message]
     if stuck:
         reason = Reason.RENT_STAYS if UNSEEN in stuck[0].message else Reason.RENT_HOOK_FAILED
         return _describe_order(reason, f"node {stuck[0].node}: {stuck[0].message}")

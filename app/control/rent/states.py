@@ -179,6 +179,8 @@ def take_answer(rented: RentedNode, verb: HookVerb, answer: HookAnswer, now: dat
                 ended = replace(rented.enter(RentState.REFUSED, now, answer.message), paid_at=None)
                 return RentStep(ended, Reason.RENT_REFUSED if answer.state == "refused" else Reason.RENT_TRIED)
     if rented.state is RentState.LEAVING and verb == "return" and answer.state == "returned":
-        return RentStep(replace(rented, returned=True, called_at=now, message=answer.message or rented.message))
+        # That it may be paid for all the same is not forgotten because its hook says something else once more.
+        message = rented.message if UNSEEN in rented.message else answer.message or rented.message
+        return RentStep(replace(rented, returned=True, called_at=now, message=message))
     why = answer.message or f"its hook answered {answer.state!r} when asked to {verb}"
     return RentStep(replace(rented, message=why), Reason.RENT_HOOK_FAILED)

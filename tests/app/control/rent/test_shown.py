@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.control.rent.question import make_pool
 from app.control.rent.shown import describe_pools
-from app.control.rent.states import RentedNode, RentState, cancel, leave
+from app.control.rent.states import HookAnswer, RentedNode, RentState, cancel, leave, take_answer
 
 NOW = datetime(2027, 1, 4, tzinfo=UTC)
 SPEC = {"gpuType": "l4-24gb", "gpusPerNode": 1, "cpuCores": 8, "memoryGib": 32, "max": 2, "hook": "cloud"}
@@ -25,6 +25,9 @@ def test_a_node_that_cannot_be_given_back_is_named_whatever_its_hook_says() -> N
     row = replace(leave(replace(ORDER, state=RentState.JOINED), NOW), called_at=NOW, message="rent ended with 1")
     assert condition(row) == ("False", "node burst-1: rent ended with 1")
     assert condition(replace(row, returned=True))[0] == "True"
+    seen = replace(row, message="it still reports: it may be paid for")
+    again = take_answer(seen, "return", HookAnswer("returned", "done"), NOW).rented
+    assert condition(again) == ("False", "node burst-1: it still reports: it may be paid for")
 
 
 def test_an_order_that_no_hook_has_seen_is_no_refusal() -> None:
