@@ -44,6 +44,7 @@ MODULES = {
         "-cli.profiling",
         "clusters",
         "-clusters.certified.planning",
+        "-clusters.certified.language",
         "migrations",
     ),
     # Containers are started by agents outside of containers.
