@@ -36,7 +36,7 @@ class ConsolidationRule:
             name: service.rate_per_second * (1 + self.headroom_share)
             for name, service in moment.problem.services.items()
         }
-        question, pool_of = pose_renting(moment.problem, moment.offers(), rates, frozenset())
+        question, pool_of = pose_renting(moment.problem, moment.list_offers(), rates, frozenset())
         there = _keep_nodes(question, question.nodes.keys() - pool_of.keys())
         waiting = self._count_waiting(solver, there)
         joined = [row for pool in moment.pools for row in moment.live(pool) if row.state is RentState.JOINED]

@@ -100,8 +100,8 @@ def pose_renting(
 ) -> tuple[Problem, dict[str, str]]:
     """Returns the problem at these rates with the nodes that pools offer, and the pool of each.
 
-    Only money that can be avoided counts: what stands there costs nothing but for nodes that can be given back, and
-    neither do nodes on their way. Whichever GPUs of a rented node are used, all of it is paid.
+    Only money that can be avoided counts: nodes that are there cost nothing unless they can be given back, nor
+    do nodes on their way. Whichever GPUs of a rented node are used, all of it is paid.
     """
     higher = {
         name: replace(service, rate_per_second=max(service.rate_per_second, rates.get(name, 0.0)))

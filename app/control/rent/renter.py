@@ -85,6 +85,7 @@ class Renter:
         now, last = snapshot.at, self._asked_at
         if not is_auto:
             self._waits = dict.fromkeys(pools, "nothing is rented outside mode auto")
+            self._asked_at = None  # this time is neither waited nor idled
         if not pools or not is_auto or (last is not None and timedelta() <= now - last < PAUSE):
             return
         self._asked_at, self._has_orders = now, True
@@ -264,7 +265,7 @@ def _decode(row: rented.RentedRow) -> RentedNode:
 def find_unwanted(
     rows: Sequence[RentedNode], pools: Mapping[str, RentalPool], *, is_stopped: bool
 ) -> dict[str, str]:  # fmt: skip
-    """Returns the orders that nobody has accepted and that are wanted no longer, by key, with the reason."""
+    """Returns the orders that no hook has accepted and that are wanted no longer, by key, with the reason."""
     asked = [row for row in rows if row.state is RentState.ASKED]
     if is_stopped:
         return {row.key: "nothing is rented outside mode auto" for row in asked}

@@ -47,7 +47,7 @@ class RentMoment:
         refused = [row for row in self.rows if row.pool == pool and row.state is RentState.REFUSED and row.called_at]
         return any(self.now - row.since < REST for row in refused)
 
-    def offers(self) -> list[PoolOffer]:
+    def list_offers(self) -> list[PoolOffer]:
         """Returns what each pool offers; one that has just refused orders nothing."""
         found = []
         for pool in self.pools.values():
@@ -164,7 +164,7 @@ def _find_need(moment: RentMoment, solver: PlanSolver) -> RentNeed | None:
         for name, service in moment.problem.services.items()
         if (expected := moment.snapshot.expected.get(name)) is not None
     }
-    question, pool_of = pose_renting(moment.problem, moment.offers(), rates, moment.returnable)
+    question, pool_of = pose_renting(moment.problem, moment.list_offers(), rates, moment.returnable)
     if not question.nodes or not question.services:  # jobs alone rent nothing, and keep what they run on
         return RentNeed(list_used(moment.plan), {}, 0.0)
     return ask_renting(solver, question, pool_of)
