@@ -42,6 +42,7 @@ COPY . .
 RUN /opt/tools/bin/python -m hatchling build -t wheel -d /wheel
 
 # Dependencies before the wheel: they change less often.
+# Agents and gateways plan nothing: without numpy no table of the solvers can be read.
 FROM build AS for-agent
 COPY requirements/agent.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
@@ -49,6 +50,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-c
     pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/agent.txt
 COPY --from=wheel /wheel /wheel
 RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl \
+ && find /opt/gpuwright/lib/python3.11/site-packages/solvers -name '*.npy' -delete \
  && shrink /opt/gpuwright/lib/python3.11/site-packages
 
 FROM build AS for-kit
