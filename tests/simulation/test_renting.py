@@ -184,6 +184,18 @@ def test_an_order_that_is_accepted_twice_rents_one_machine_and_a_lost_answer_los
         assert states(simulation) == ["joined"]
 
 
+def test_another_node_is_ordered_for_one_that_is_late(database_url: str) -> None:
+    with fleet(database_url) as simulation:
+        bent = BentCloud(simulation, rent=HookAnswer("accepted"))
+        simulation.advance(400, TICK_SECONDS)
+        assert states(simulation) == ["starting"], "its hook has rented nothing"
+        bent.answers.clear()
+        simulation.advance(300, TICK_SECONDS)
+        assert sorted(states(simulation)) == ["joined", "late"]
+        simulation.advance(400, TICK_SECONDS)
+        assert sorted(states(simulation)) == ["joined", "leaving"]
+
+
 def test_a_planner_whose_time_is_over_orders_nothing(database_url: str) -> None:
     with fleet(database_url) as simulation:
         simulation.advance(20, TICK_SECONDS)

@@ -38,7 +38,7 @@ class RentState(StrEnum):
 
 
 ENDED = (RentState.REFUSED, RentState.GONE)
-COMING = (RentState.ASKED, RentState.STARTING, RentState.LATE)
+COMING = (RentState.ASKED, RentState.STARTING)  # one that is late may never come: another may be ordered
 
 
 @dataclass(frozen=True, slots=True)
