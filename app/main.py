@@ -39,6 +39,7 @@ from app.control.solve.questions import import_needed
 from app.housekeeping import Housekeeping
 from app.http import errors, metrics
 from app.http.buckets import sign_in_buckets
+from app.http.currency import CurrencyHeader
 from app.http.gate import Gate
 from app.http.heavy_reads import HeavyReads
 from app.manifests.parsing import ParserPool
@@ -126,6 +127,7 @@ def assemble(settings: Settings, review_token: ReviewToken | None = None) -> Fas
     app.state.context = context
     _watch_pools(database, reserved)
     _route(app)
+    app.add_middleware(CurrencyHeader, currency=settings.currency)
     errors.install(app)
     console.install(app)
     document.install(app)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from agents.host.plaintext import plaintext_refusal
+from cli.currency import HEADER, read_currency
 from cli.exits import UNREACHABLE, Failed
 from cli.output import plain
 from cli.talk.contexts import ServerContext, reason
@@ -60,6 +61,7 @@ class ApiClient:
         self, connection: ServerContext, sleep: Callable[[float], None] = time.sleep, tries: int = TRIES
     ) -> None:
         self.connection = connection
+        self.currency = ""  # of the money in the answers so far; empty: not known
         self._sleep = sleep
         self._tries = tries
         self._open: http.client.HTTPConnection | None = None
@@ -184,6 +186,7 @@ class ApiClient:
             response = connection.getresponse()
             self.note(f"< {response.status}")
             if response.status == 200:
+                self.currency = read_currency(response.getheader(HEADER, "")) or self.currency
                 return response
             answer = self._read(response)
         except (OSError, http.client.HTTPException) as error:
@@ -242,6 +245,7 @@ class ApiClient:
                 return self._exchange(method, target, body, headers)
             raise self._failure(error) from None
         took_ms = (time.monotonic() - started) * 1000
+        self.currency = read_currency(answer.headers.get(HEADER, "")) or self.currency
         request_id = answer.headers.get("x-request-id", "")
         self.note(f"< {answer.status} {len(answer.body)} bytes, {took_ms:.0f} ms {request_id}")
         if answer.headers.get("connection", "").lower() == "close":

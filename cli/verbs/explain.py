@@ -12,6 +12,7 @@ from urllib.parse import quote
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, whole
+from cli.currency import name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data
 from cli.patience import waiting
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         with waiting("explaining"):
             explanation = client.get(path, {"plan": args.plan} if args.what in OF_A_PLAN else None)
     if not print_data(explanation, "json" if args.json else args.output):
-        for line in lines(explanation):
+        for line in lines(explanation, client.currency):
             print(line)
         if "regions" in explanation:
             _regions(explanation["regions"])
@@ -120,19 +121,18 @@ def _path(client: ApiClient, args: argparse.Namespace) -> str:
     return f"/api/v1/explain/{kind.plural}/{metadata['tenant']}/{metadata['name']}"
 
 
-def lines(explanation: Mapping[str, Any]) -> Iterator[str]:
+def lines(explanation: Mapping[str, Any], currency: str = "") -> Iterator[str]:
     """Yields the sentences, wrapped, the first on its own; then what else was looked at."""
     for at, sentence in enumerate(explanation["sentences"]):
-        yield from textwrap.wrap(
-            plain(sentence), 110, initial_indent="" if at == 0 else "  ", subsequent_indent="    "
-        )  # fmt: skip
+        text = plain(name_currency(sentence, currency))
+        yield from textwrap.wrap(text, 110, initial_indent="" if at == 0 else "  ", subsequent_indent="    ")
     if explanation.get("lately"):
         yield "lately:"
         for sentence in explanation["lately"]:
-            yield f"  {plain(sentence)}"
+            yield f"  {plain(name_currency(sentence, currency))}"
     shapes = explanation.get("shapes") or ([explanation] if explanation.get("alternatives") else [])
     for shape in shapes:
-        _alternatives(shape)
+        _alternatives(shape, currency)
 
 
 def _regions(regions: Sequence[Mapping[str, Any]]) -> None:
@@ -146,14 +146,15 @@ def _regions(regions: Sequence[Mapping[str, Any]]) -> None:
     )  # fmt: skip
 
 
-def _alternatives(shape: Mapping[str, Any]) -> None:
+def _alternatives(shape: Mapping[str, Any], currency: str) -> None:
     """Prints a table of what else was judged in the instance's place."""
     right = [choice for choice in shape.get("alternatives") or () if choice["right"]][:ALTERNATIVES_SHOWN]
     if not right:
         return
     instance = shape["instance"]
     print(plain(f"instead of {instance['service']} on {instance['node']}/{instance['gpu']}:"))
-    OutputTable(["  GPU TYPE", "INSTANCES", "VARIANT", "BATCH", "SM%", "NEW GPUS", "ADDS/H"]).rows(
+    adds = name_currency("ADDS/H", currency)
+    OutputTable(["  GPU TYPE", "INSTANCES", "VARIANT", "BATCH", "SM%", "NEW GPUS", adds]).rows(
         [
             f"  {choice['gpuType']}", choice["instances"], choice["variant"], choice["batch"], choice["smPercent"],
             "yes" if choice["opensGpus"] else "no", number(choice["addsPerHour"]),

@@ -18,7 +18,7 @@ from cli.talk.client import BUSY, ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.refusals import ServerRefusal
 from cli.talk.selection import find, list_objects, name_of, read_names, tenant_of
-from cli.views.columns import CORDON, columns
+from cli.views.columns import CORDON, columns, list_headings
 
 EPILOG = """\
 Kinds: services (svc), jobs (jo), nodes (no), pools (pl), gputypes (gt), models (mo), profiles (pr), policies (po),
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         if args.names:
             items = [_shown(args, find(client, kinds[0], name)) for name in args.names]
-            show(args, kinds[0], _add_current(client, args, kinds[0], [items]), single=len(items) == 1)
+            show(client, args, kinds[0], _add_current(client, args, kinds[0], [items]), single=len(items) == 1)
             return exits.OK
         shown = 0
         if args.output == "json":
@@ -80,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
                     [_shown(args, item) for item in page]
                     for page in list_objects(client, args, kind, many=len(kinds) > 1)
                 )
-                shown += show(args, kind, _add_current(client, args, kind, pages), several=shown > 0)
+                rows = _add_current(client, args, kind, pages)
+                shown += show(client, args, kind, rows, several=shown > 0)
     if not shown and args.output in ("table", "wide"):
         what = "objects" if args.kind == "all" else ", ".join(kind.plural for kind in kinds)
         tenant = tenant_of(args, client)
@@ -88,7 +89,15 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = False, several: bool = False) -> int:
+def show(
+    client: ApiClient,
+    args: argparse.Namespace,
+    kind: Kind,
+    pages: Pages,
+    *,
+    single: bool = False,
+    several: bool = False,
+) -> int:
     """Print the objects as they come; how many there were."""
     if args.output == "json":
         items = [item for page in pages for item in page]
@@ -97,7 +106,7 @@ def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = F
     wanted = columns(kind, wide=args.output == "wide")
     if kind is Kind.NODE and args.output in ("table", "wide"):
         wanted.insert([column.heading for column in wanted].index("HEALTHY") + 1, CORDON)
-    table = OutputTable([column.heading for column in wanted], heading=not args.no_headers)
+    table: OutputTable | None = None
     shown = 0
     for page in pages:
         if several and page and not shown and args.output in ("table", "wide"):
@@ -109,6 +118,7 @@ def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = F
             for at, item in enumerate(page, start=shown):
                 print("---\n" * (several or at > 0) + format_yaml(item))
         else:
+            table = table or OutputTable(list_headings(wanted, client.currency), heading=not args.no_headers)
             table.rows([[column.cell(item) for column in wanted] for item in page])
         shown += len(page)
     return shown

@@ -9,6 +9,7 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, whole
+from cli.currency import name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, age, colour, number, plain, print_data, say, shorten
 from cli.talk.client import ApiClient
@@ -100,13 +101,13 @@ def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         if args.action == "history":
             page = client.get("/api/v1/plans", {"limit": args.limit})
-            print_value(args, page["items"], history(page["items"]))
+            print_value(args, page["items"], history(page["items"], client.currency))
             _say_held(client)
         elif args.action == "show":
             plan = client.get(f"/api/v1/plans/{args.generation or 'current'}")
             if args.json:
                 args.output = "json"
-            print_value(args, plan, shown(plan))
+            print_value(args, plan, shown(plan), client.currency)
         elif args.action == "resume" and args.fleet:
             if args.generation or args.message:
                 raise Failed("--fleet is about no single plan: it takes no PLAN and no message", exits.BAD_INPUT)
@@ -115,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         elif args.action == "diff":
             generation = args.generation or client.get("/api/v1/plans/current")["generation"]
             diff = client.get(f"/api/v1/plans/{generation}/diff", {"against": args.against})
-            print_value(args, diff, differences(diff))
+            print_value(args, diff, differences(diff), client.currency)
         else:
             answer = submit(client, args)
             print_value(args, answer, [sentence(args.action, answer)])
@@ -142,7 +143,7 @@ def _agree_to_rollback(client: ApiClient, generation: int, to: int | None) -> bo
     lines = [
         f"plan {generation}, {age(plan['at'])} old, is undone; the leader makes a new plan of plan {earlier}, as far",
         f"as today's rates allow, and then plans wait for approval until: {RESUME_FLEET}",
-        *(COLOUR.sub("", line) for line in differences(back)),
+        *(COLOUR.sub("", name_currency(line, client.currency)) for line in differences(back)),
     ]
     return confirm(lines, f"go back to plan {earlier}", "nothing was undone")
 
@@ -166,11 +167,11 @@ def sentence(action: str, answer: Mapping[str, Any]) -> str:
     return f"{name} {OUTCOMES[action]}"
 
 
-def print_value(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[str]) -> None:
-    """Prints the value as JSON or YAML if requested, else the lines."""
+def print_value(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[str], currency: str = "") -> None:
+    """Prints the value as JSON or YAML if requested, else the lines, with the currency of their money."""
     if not print_data(value, args.output):
         for line in lines:
-            print(line)
+            print(name_currency(line, currency))
 
 
 def _say_held(client: ApiClient) -> None:
@@ -179,11 +180,12 @@ def _say_held(client: ApiClient) -> None:
         say(f"plans wait for approval since the rollback by plan {hold['generation']}; end this: {RESUME_FLEET}")
 
 
-def history(items: list[dict[str, Any]]) -> Iterator[str]:
+def history(items: list[dict[str, Any]], currency: str) -> Iterator[str]:
     """Yields a table, printed as it is made."""
     if not items:
         say("there is no plan yet; why: gpuwright explain plan")
-    OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "UNSERVED/S", "GAP", "CHANGES", "OF"]).rows(
+    cost = name_currency("COST/H", currency)
+    OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", cost, "UNSERVED/S", "GAP", "CHANGES", "OF"]).rows(
         [
             plan["generation"], age(plan["at"]), plan["state"], plan["lane"],
             shorten(plan["why"], LONGEST_WHY),

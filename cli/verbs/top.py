@@ -44,7 +44,11 @@ def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         if args.once or not sys.stdout.isatty():
             overview = client.get("/api/v1/overview")
-            print(format_json(overview) if args.output == "json" else "\n".join(frame(overview, None, paint)))
+            print(
+                format_json(overview)
+                if args.output == "json"
+                else "\n".join(frame(overview, None, paint, client.currency))
+            )
             return exits.OK
         return _live(client, args.every, paint)
 
@@ -55,7 +59,8 @@ def _live(client: ApiClient, every: float, paint: dict[str, str]) -> int:
         while True:
             size = shutil.get_terminal_size()
             try:
-                lines = frame(client.get("/api/v1/overview"), size.lines - 1, paint)
+                overview = client.get("/api/v1/overview")
+                lines = frame(overview, size.lines - 1, paint, client.currency)
             except Failed as failure:  # it may come back
                 lines = [failure.message]
             shown = "".join(f"{_cut(line, size.columns)}{LINE}\n" for line in lines)

@@ -19,7 +19,7 @@ from cli.talk.contexts import resolve
 from cli.talk.following import WatchedChange, follow
 from cli.talk.refusals import ServerRefusal
 from cli.talk.selection import find, list_objects, name_of, tenant_of
-from cli.views.columns import TableColumn, columns
+from cli.views.columns import TableColumn, columns, list_headings
 
 EPILOG = """\
 A lost connection is resumed where it broke off; Ctrl-C ends it.
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     kinds = kinds_of(args.kind)
     with ApiClient(resolve(args)) as client:
-        printer = Printer(args, kinds)
+        printer = Printer(client, args, kinds)
         try:
             for event in changes(client, args, kinds, args.resource_version):
                 printer.show([(event.type, event.object)])
@@ -66,7 +66,7 @@ def follow_kinds(args: argparse.Namespace, kinds: Sequence[Kind]) -> int:
     with ApiClient(resolve(args)) as client:
         wanted = {find(client, kinds[0], name)["metadata"]["uid"] for name in args.names}
         news = ShownObjects(wanted)
-        printer = Printer(args, kinds)
+        printer = Printer(client, args, kinds)
         while True:
             # the version first, then the lists: what changes while they are read comes twice rather than never
             first = client.get(f"/api/v1/{kinds[0].plural}", {"limit": 1})
@@ -130,11 +130,12 @@ def changes(
 class Printer:
     """Shows events: a table of one kind, else a line each."""
 
-    def __init__(self, args: argparse.Namespace, kinds: Sequence[Kind]) -> None:
+    def __init__(self, client: ApiClient, args: argparse.Namespace, kinds: Sequence[Kind]) -> None:
+        self._client = client
+        self._heading = not args.no_headers
         self._output = args.output
         self._columns: list[TableColumn] = columns(kinds[0], wide=args.output == "wide") if len(kinds) == 1 else []
-        headings = [EVENT, *(column.heading for column in self._columns)] if self._columns else [EVENT, "OBJECT"]
-        self._table = OutputTable(headings, heading=not args.no_headers)
+        self._table: OutputTable | None = None  # until the first answer, which names the currency
         self._kinds = {str(kind) for kind in STORED}
 
     def show(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
@@ -148,8 +149,13 @@ class Printer:
         elif self._output == "name":
             for kind, item in rows:
                 print(plain(name_of(item)), colour(plain(kind or "listed"), COLOUR.get(kind, "dim")))
-        elif self._columns:
-            self._table.rows([[kind, *(column.cell(item) for column in self._columns)] for kind, item in rows])
         else:
-            self._table.rows([[kind, name_of(item)] for kind, item in rows])
+            self._table = self._table or OutputTable(self._list_headings(), heading=self._heading)
+            self._table.rows([[kind, *self._list_cells(item)] for kind, item in rows])
         sys.stdout.flush()
+
+    def _list_headings(self) -> list[str]:
+        return [EVENT, *(list_headings(self._columns, self._client.currency) if self._columns else ["OBJECT"])]
+
+    def _list_cells(self, item: dict[str, Any]) -> list[str]:
+        return [column.cell(item) for column in self._columns] if self._columns else [name_of(item)]

@@ -13,6 +13,7 @@ from app.control.answer.whatif.wire import MovePointWire, RiskPriceWire
 from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, completes, positive, whole
+from cli.currency import name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data, say
 from cli.patience import waiting
@@ -125,13 +126,13 @@ def run(args: argparse.Namespace) -> int:
         with waiting(f"planning twice, for at most {query['seconds']:g} s"):
             answer = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
     if not print_data(answer, "json" if args.json else args.output):
-        for line in lines(answer, compare=compares):
-            print(line)
+        for line in lines(answer, client.currency, compare=compares):
+            print(name_currency(line, client.currency))
         if compares and answer["seconds"] < query["seconds"] and not args.work:
             longer = f"; --seconds {LONGEST_SECONDS} looks longer" if query["seconds"] < LONGEST_SECONDS else ""
             say(f"nothing better was found for a while, after {answer['seconds']:.1f} s{longer}")
     if args.risk_prices:  # last: a file that cannot be written takes no answer away
-        _draw_risks(answer["riskPrices"], args.risk_prices)
+        _draw_risks(answer["riskPrices"], args.risk_prices, client.currency)
     if args.divide:
         write_manifests(answer["division"], Path(args.divide))
     return exits.OK
@@ -148,16 +149,16 @@ def _add_tenant(client: ApiClient, text: str) -> str:
     return f"{found['tenant']}/{found['name']}{equals}{value}"
 
 
-def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
+def lines(answer: Mapping[str, Any], currency: str, *, compare: bool) -> Iterator[str]:
     """Yields the comparison in words if there is one, and prices; prints the services that change."""
     if compare:
         named = {service["service"] for service in answer["services"]}
         for sentence in answer["sentences"]:
             if sentence.partition(":")[0] not in named:  # those are in the table
                 yield plain(sentence)
-        _services(answer["services"])
+        _services(answer["services"], currency)
         if points := answer.get("leastChange"):
-            yield from _curve(points)
+            yield from _curve(points, currency)
         for rule in answer.get("notKept", ())[:10]:
             yield plain(f"not kept: {rule['service']}: {rule['reason']}")
         for rest in answer["unserved"][:10]:
@@ -168,20 +169,20 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
         if after["bound"] is not None and not after["unserved"]:  # else it holds a penalty, which is no cost
             yield f"after the change no plan can cost less than {number(after['bound'])} an hour"
     if "sloPrices" in answer:
-        _prices(answer["sloPrices"])
-        _latencies(answer["sloPrices"])
-        _percentiles(answer["sloPrices"])
+        _prices(answer["sloPrices"], currency)
+        _latencies(answer["sloPrices"], currency)
+        _percentiles(answer["sloPrices"], currency)
         if left := answer.get("notPriced"):
             services = "1 service is" if left == 1 else f"{left} services are"
             yield f"{services} not priced: the time was up (--seconds, at most {LONGEST_SECONDS})"
     if "riskPrices" in answer:
-        _risk_prices(answer["riskPrices"])
+        _risk_prices(answer["riskPrices"], currency)
     if "front" in answer:
-        _front(answer["front"])
+        _front(answer["front"], currency)
     yield from list_division(answer.get("division"))
 
 
-def _services(services: list[dict[str, Any]]) -> None:
+def _services(services: list[dict[str, Any]], currency: str) -> None:
     def cells(service: dict[str, Any]) -> list[str]:
         old, new = service["before"] or {}, service["after"] or {}
         return [
@@ -194,18 +195,19 @@ def _services(services: list[dict[str, Any]]) -> None:
 
     if services:
         print("each row: a plan made now without the change -> one made with it; neither is the plan in force")
-    OutputTable(["SERVICE", "INSTANCES", "COST/H", "LATENCY MS", "UNSERVED/S"]).rows(
+    OutputTable(["SERVICE", "INSTANCES", name_currency("COST/H", currency), "LATENCY MS", "UNSERVED/S"]).rows(
         cells(service) for service in services[:SERVICES_SHOWN]
     )
     if len(services) > SERVICES_SHOWN:
         print(f"and {len(services) - SERVICES_SHOWN} more services; -o json has them all")
 
 
-def _curve(points: list[MovePointWire]) -> Iterator[str]:
+def _curve(points: list[MovePointWire], currency: str) -> Iterator[str]:
     """Yields the least change beside the best plan, and why each service moves where few others do."""
     plans = list_distinct(points)
     if len(plans) > 1:
-        OutputTable(["OTHERS MOVED", "COSTS/H", "SAVES/H", "UNSERVED/S", "CHANGES"]).rows(
+        costs = name_currency("COSTS/H", currency)
+        OutputTable(["OTHERS MOVED", costs, "SAVES/H", "UNSERVED/S", "CHANGES"]).rows(
             [
                 len(plan["moved"]), number(plan["resourceCost"]), number(plan["savesPerHour"]),
                 number(plan["unservedPerSecond"]), spell_changes(plan["changes"]) or "none",
@@ -220,8 +222,9 @@ def _curve(points: list[MovePointWire]) -> Iterator[str]:
         yield plain(f"  {service['service']}: {service['words']}; {'; '.join(service['reasons'])}")
 
 
-def _prices(prices: list[dict[str, Any]]) -> None:
-    OutputTable(["SERVICE", "SLO MS", "COSTS/H", "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
+def _prices(prices: list[dict[str, Any]], currency: str) -> None:
+    costs = name_currency("COSTS/H", currency)
+    OutputTable(["SERVICE", "SLO MS", costs, "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
         [
             service["service"], number(service["sloMs"]), _price(service["costsPerHour"]),
             _price(service["shorterAddsPerHour"]), _price(service["longerSavesPerHour"]),
@@ -230,17 +233,17 @@ def _prices(prices: list[dict[str, Any]]) -> None:
     )  # fmt: skip
 
 
-def _latencies(prices: list[dict[str, Any]]) -> None:
+def _latencies(prices: list[dict[str, Any]], currency: str) -> None:
     """Prints what the SLOs of named services would cost at other latencies."""
     rows = [
         [service["service"], number(price["sloMs"]), _price(price["costsPerHour"])]
         for service in prices for price in service.get("latencies", ())
     ]  # fmt: skip
     if rows:
-        OutputTable(["SERVICE", "AT SLO MS", "COSTS/H"]).rows(rows)
+        OutputTable(["SERVICE", "AT SLO MS", name_currency("COSTS/H", currency)]).rows(rows)
 
 
-def _percentiles(prices: list[dict[str, Any]]) -> None:
+def _percentiles(prices: list[dict[str, Any]], currency: str) -> None:
     """Prints what the SLOs of named services cost at other percentiles."""
     rows = [
         [service["service"], f"{price['percentile']:g}", _price(price["costsPerHour"]),
@@ -248,11 +251,11 @@ def _percentiles(prices: list[dict[str, Any]]) -> None:
         for service in prices for price in service.get("percentiles", ())
     ]  # fmt: skip
     if rows:
-        OutputTable(["SERVICE", "PERCENTILE", "COSTS/H", "MEASURED"]).rows(rows)
+        OutputTable(["SERVICE", "PERCENTILE", name_currency("COSTS/H", currency), "MEASURED"]).rows(rows)
 
 
-def _risk_prices(prices: list[dict[str, Any]]) -> None:
-    OutputTable(["RISK", "COSTS/H", "PLANNED/S", "UNSERVED/S"]).rows(
+def _risk_prices(prices: list[dict[str, Any]], currency: str) -> None:
+    OutputTable(["RISK", name_currency("COSTS/H", currency), "PLANNED/S", "UNSERVED/S"]).rows(
         [
             f"{price['risk']:g}", number(price["resourceCost"]), number(price["plannedPerSecond"]),
             number(price["unservedPerSecond"]),
@@ -261,22 +264,23 @@ def _risk_prices(prices: list[dict[str, Any]]) -> None:
     )  # fmt: skip
 
 
-def _draw_risks(prices: list[RiskPriceWire], name: str) -> None:
+def _draw_risks(prices: list[RiskPriceWire], name: str, currency: str) -> None:
     from app.console.charts.prices import draw_risks
     from cli.views.drawings import write_svg
 
     if not prices:
         raise Failed("no plan was found for any risk, so there is no picture; --seconds looks longer")
     try:
-        Path(name).write_text(write_svg(draw_risks(prices)), encoding="utf-8")
+        Path(name).write_text(write_svg(draw_risks(prices, currency)), encoding="utf-8")
     except OSError as error:
         raise Failed(f"{name} cannot be written: {error.strerror}") from None
 
 
-def _front(points: list[dict[str, Any]]) -> None:
+def _front(points: list[dict[str, Any]], currency: str) -> None:
     """Prints a plan a line, the cheapest first; no plan is worse than another in everything."""
     print("Plans from an empty fleet without jobs: what runs now, and what a change costs, is left out.")
-    OutputTable(["BEST IN", "MONEY/H", "ENERGY KWH/H", "CARBON KG/H", "ACCURACY", "GPUS"]).rows(
+    money = name_currency("MONEY/H", currency)
+    OutputTable(["BEST IN", money, "ENERGY KWH/H", "CARBON KG/H", "ACCURACY", "GPUS"]).rows(
         [
             ", ".join(point["best"]), number(point["moneyPerHour"]), number(point["energyKwh"]),
             "" if point["carbonKg"] is None else number(point["carbonKg"]),

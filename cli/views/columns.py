@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from app.manifests.drafts import describe_draft
 from app.manifests.model import Kind
+from cli.currency import name_currency
 from cli.output import age, ahead, gib, labels, number, spell_copies
 
 Object = Mapping[str, Any]
@@ -18,6 +19,7 @@ class TableColumn(NamedTuple):
     heading: str
     cell: Callable[[Object], str]
     wide: bool = False
+    is_money: bool = False
 
 
 def _rate_reclaims(item: Object) -> str:
@@ -239,7 +241,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
     Kind.GPU_TYPE: (
         TableColumn("MEMORY", spec("memoryGib", gib)),
         TableColumn("SMS", spec("smCount")),
-        TableColumn("PRICE/H", spec("pricePerHour")),
+        TableColumn("PRICE/H", spec("pricePerHour"), is_money=True),
         TableColumn("MAX", spec("maxW", watts)),
         TableColumn("IDLE", spec("idleW", watts), wide=True),
         TableColumn("MHZ", spec("clocksMhz", first_to_last), wide=True),
@@ -269,8 +271,8 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
     Kind.TENANT: (
         TableColumn("GUARANTEE", spec("guarantee.gpus")),
         TableColumn("LIMIT", spec("limit.gpus")),
-        TableColumn("PRICE/H", spec("limit.pricePerHour")),
-        TableColumn("BUDGET", spec("budget.perMonth")),
+        TableColumn("PRICE/H", spec("limit.pricePerHour"), is_money=True),
+        TableColumn("BUDGET", spec("budget.perMonth"), is_money=True),
         TableColumn("OVERBUDGET", spec("overBudget", default="alarm")),
     ),
 }
@@ -280,3 +282,8 @@ def columns(kind: Kind, *, wide: bool) -> list[TableColumn]:
     """Returns the columns of a table of `kind`."""
     every = (NAME, *BETWEEN[kind], AGE, GENERATION, LABELS)
     return [column for column in every if wide or not column.wide]
+
+
+def list_headings(shown: Sequence[TableColumn], currency: str) -> list[str]:
+    """Returns the headings of these columns, those of money with its currency."""
+    return [name_currency(column.heading, currency) if column.is_money else column.heading for column in shown]

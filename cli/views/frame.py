@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from cli.currency import name_currency
 from cli.output import age, name_subject, plain, shorten, spell_copies, width
 from solvers.planning.plan_fields import spell_changes
 
@@ -19,17 +20,24 @@ LEAVING = "leaving: the plan does not use it"
 RESET = "\x1b[0m"
 
 
-def frame(overview: Mapping[str, Any], lines: int | None = None, colours: Paint | None = None) -> list[str]:
+def frame(
+    overview: Mapping[str, Any], lines: int | None = None, colours: Paint | None = None, currency: str = ""
+) -> list[str]:
     """Returns the whole picture in at most so many lines; what does not fit is counted."""
     paint = colours or {}
     services: Sequence[Mapping[str, Any]] = overview.get("services", ())
     gpus: Sequence[Mapping[str, Any]] = overview.get("gpus", ())
     leaving: Sequence[Mapping[str, Any]] = overview.get("leaving", ())
     left_out = (plain(f"left out: {why}") for why in overview.get("leftOut", ()))
-    head = [*_head(overview, services, gpus), *_silent_nodes(overview), *left_out]
+    head = [
+        *(name_currency(line, currency) for line in _head(overview, services, gpus)),
+        *_silent_nodes(overview),
+        *left_out,
+    ]
     decided = [*_decisions(overview), *_troubles(overview)]
     room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
-    of_services = _services(services, None if room is None else max(3, min(len(services) + 1, room * 2 // 3)), paint)
+    most = None if room is None else max(3, min(len(services) + 1, room * 2 // 3))
+    of_services = _services(services, most, paint, name_currency("COST/H", currency))
     of_gpus = _gpus([*gpus, *leaving], None if room is None else max(3, room - len(of_services)), paint)
     found = [*head, "", *of_services]
     if of_gpus:
@@ -104,7 +112,7 @@ def _name_some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:NODES_NAMED])}{more}"
 
 
-def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:
+def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Paint, cost: str) -> list[str]:
     rows = [
         [
             service["service"],
@@ -119,7 +127,7 @@ def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Pa
         ]
         for service in services
     ]
-    heading = ["SERVICE", "RATE/S", "PLANNED", "UNSERVED", "ATTAINED", "SLO", "PREDICTED", "INSTANCES", "COST/H"]
+    heading = ["SERVICE", "RATE/S", "PLANNED", "UNSERVED", "ATTAINED", "SLO", "PREDICTED", "INSTANCES", cost]
     marks = ["" if service["attained"] is None or _is_attained(service) else "red" for service in services]
     marks = [
         "red" if service["unservedPerSecond"] > 0 or _is_dead(service) else mark

@@ -42,7 +42,8 @@ def test_history_is_a_table_and_json(run: Run) -> None:
         "STATE",
         "BY",
         "WHY",
-        "COST/H",
+        "COST",
+        "EUR/H",
         "UNSERVED/S",
         "GAP",
         "CHANGES",
@@ -76,7 +77,7 @@ def test_diff_says_in_words_what_changed(run: Run) -> None:
     done = run("plan", "diff", "--against", "0")
     assert done.code == 0
     assert "  shop/a: 0 -> 1 instances: 1 started" in done.lines
-    assert done.lines[0] == "plan 1 against nothing: GPUs cost 0 -> 4.8 an hour"
+    assert done.lines[0] == "plan 1 against nothing: GPUs cost 0 -> 4.8 EUR an hour"
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
@@ -157,7 +158,7 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     done = run("what-if", "--add-gpu", "v100-16gb=4", "--rate", "shop/a=x2", "--work", "2")
     assert done.code == 0, done.err
     assert done.lines[0] == (
-        "GPUs cost 4.8 an hour in the plan in force, 4.8 in the best plan for today, "
+        "GPUs cost 4.8 EUR an hour in the plan in force, 4.8 in the best plan for today, "
         "9.6 in the best plan for the change: +4.8 to today's"
     )
     assert done.lines[1].startswith("GPUs that services use 4, 4, 8; instances ")
@@ -186,7 +187,7 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     assert [line.split()[0] for line in risks.lines[-7:]] == ["RISK", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5"]
     drawn = ElementTree.parse(picture).getroot()
     assert [words.text for words in drawn.iter(f"{SVG}desc")] == [
-        f"GPUs of the fleet cost, an hour: {', '.join(f'4.80 at {risk} %' for risk in (50, 20, 10, 5, 2, 1))}; "
+        f"GPUs of the fleet cost, EUR an hour: {', '.join(f'4.80 at {risk} %' for risk in (50, 20, 10, 5, 2, 1))}; "
         "requests stay unserved at 50 %, 20 %, 10 %, 5 %, 2 %, 1 %."
     ]
     lost = run("what-if", "--risk-prices", f"{tmp_path}/none/prices.svg", "--work", "1")
@@ -221,7 +222,7 @@ def test_a_division_is_an_order_for_an_operator_with_its_manifests(run: Run, tmp
     folder.mkdir()
     done = run("what-if", "-f", str(file), "--divide", str(folder), "--work", "4")
     assert done.code == 0, done.err
-    assert "dividing 1 node of big into devices 1g.5gb saves 5.6 an hour" in done.out
+    assert "dividing 1 node of big into devices 1g.5gb saves 5.6 EUR an hour" in done.out
     assert "nvidia-smi mig -cgi 19,19,19,19,19,19,19 -C" in done.out
     assert sorted(path.name for path in folder.iterdir()) == ["_types.yaml", "big-x.yaml"]
     assert run("validate", "-f", str(file), "-f", str(folder / "_types.yaml")).code == 0

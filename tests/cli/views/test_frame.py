@@ -48,6 +48,12 @@ def test_the_head_says_plan_cost_bound_and_leader() -> None:
     assert second == "cost 12.00/h   bound 11.10/h   gap 8.1 %   services 2 of 2 within their SLO   GPUs in use 1"
 
 
+def test_money_has_its_currency_once_in_the_head_and_once_in_the_heading() -> None:
+    text = "\n".join(frame(overview() | {"money": {"heldPerHour": 13.0}}, currency="CHF"))
+    assert "cost 12.00 CHF/h   held 13.00/h   bound 11.10/h" in text and "COST CHF/H" in text
+    assert text.count("CHF") == 2
+
+
 def test_before_the_first_measurements_the_head_counts_no_slos() -> None:
     unmeasured = [known | {"attained": None} for known in overview()["services"]]
     assert "services not measured yet" in frame(overview() | {"services": unmeasured})[1]
