@@ -207,7 +207,7 @@ def _outbid(problem: Problem, unserved: Sequence[Unserved], wide: Sequence[Insta
     found: dict[str, float] = {}
     for entry in unserved:
         service = problem.services[entry.service]
-        price = problem.policy.unserved_price * service.priority / 100 * service.unserved_weight
+        price = problem.policy.price_unserved(service)
         for name in held if service.gpu_types is None else held & set(service.gpu_types):
             found[name] = found.get(name, 0.0) + price * max(1.0, entry.rate_per_second)
     return found

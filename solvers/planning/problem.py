@@ -155,6 +155,10 @@ class Policy:
     power_budget_w: float | None = None
     planner: str = "joint"  # solvers.planners.names has them all
 
+    def price_unserved(self, service: Service) -> float:
+        """Returns the price an hour of a request a second of this service that is not served."""
+        return self.unserved_price * service.priority / 100 * service.unserved_weight
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:

@@ -53,7 +53,7 @@ def cheapest_mixes(
     for name, mine in shapes.items():
         service = problem.services[name]
         number = slices_of(service, mine)
-        price = problem.policy.unserved_price * service.priority / 100 * max(1.0, service.rate_per_second) / number
+        price = problem.policy.price_unserved(service) * max(1.0, service.rate_per_second) / number
         unserved = program.variable(price, number, is_whole=True)
         is_served = program.variable(0.0, 1, is_whole=True)
         slices: list[int] = []

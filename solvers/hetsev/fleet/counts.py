@@ -152,7 +152,7 @@ def _scaling(
         ScalingPromise(service.slo_ms, service.percentile),
         types,
         unpredictability=1 / (policy.horizon_minutes * 60),
-        unserved_price=policy.unserved_price * service.priority / 100,
+        unserved_price=policy.price_unserved(service),
     )
 
 

@@ -40,13 +40,13 @@ def worth(case: RelaxedCase, offered: Offer) -> Worth | None:
     if state and case.name not in {running.service for running in state.running}:
         price = sum(problem.nodes[i.node].price_per_hour * i.sm_percent / 100 for i in new)
         adds += problem.policy.move_price * price * 60 / problem.policy.horizon_minutes
-    return Worth(max(adds, 0.0), problem.policy.unserved_price * service.priority / 100 * _missed(case), plan)
+    return Worth(max(adds, 0.0), problem.policy.price_unserved(service) * _missed(case), plan)
 
 
 def dearer(case: RelaxedCase, known: Worth) -> Relaxation:
     """Returns the least priority, or unservedPrice, at which serving it costs no more than leaving it out."""
     policy, service = case.terms.policy, case.terms.service
-    needed = known.adds / _missed(case)  # unservedPrice x priority / 100
+    needed = known.adds / (_missed(case) * service.unserved_weight)  # unservedPrice x priority / 100
     if policy.unserved_price > 0:
         priority = max(ceil(100 * needed / policy.unserved_price * (1 + 1e-9)), service.priority + 1)
         if priority <= HIGHEST_PRIORITY:
@@ -62,8 +62,7 @@ def dearer(case: RelaxedCase, known: Worth) -> Relaxation:
 
 def _missed(case: RelaxedCase) -> float:
     """Returns the unserved rate as it is priced."""
-    missed = max(1.0, *(u.rate_per_second for u in case.plan.unserved if u.service == case.name))
-    return missed * case.terms.service.unserved_weight
+    return max(1.0, *(u.rate_per_second for u in case.plan.unserved if u.service == case.name))
 
 
 def resource_cost(case: RelaxedCase, plan: Plan, at: set[str]) -> float:

@@ -149,9 +149,8 @@ def _lost_by_mixing(division: Division, t: Tables, draft: SearchDraft) -> tuple[
 
 
 def _price_of(problem: Problem, unserved: Iterable[Unserved]) -> float:
-    services, price = problem.services, problem.policy.unserved_price
-    missed = ((services[entry.service], max(entry.rate_per_second, 1.0)) for entry in unserved)
-    return sum(price * service.priority / 100 * service.unserved_weight * rate for service, rate in missed)
+    price = problem.policy.price_unserved
+    return sum(price(problem.services[entry.service]) * max(entry.rate_per_second, 1.0) for entry in unserved)
 
 
 def divide_as(problem: Problem, plan: Plan) -> Division | None:

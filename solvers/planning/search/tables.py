@@ -131,9 +131,7 @@ def tables(problem: Problem) -> Tables:
         rate=_floats(service.rate_per_second for service in services),
         slo_ms=_floats(service.slo_ms for service in services),
         percentile_row=_ints(row_of[_row(service)] for service in services),
-        unserved_price=_floats(
-            policy.unserved_price * service.priority / 100 * service.unserved_weight for service in services
-        ),
+        unserved_price=_floats(map(policy.price_unserved, services)),
         min_instances=_ints(service.min_instances for service in services),
         is_dedicated=np.array([service.is_dedicated for service in services], dtype=np.bool_),
         survives=np.array([service.availability.survive_nodes > 0 for service in services], dtype=np.bool_),

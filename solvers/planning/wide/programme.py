@@ -187,7 +187,7 @@ def _add_limit(
 def _serve(problem: Problem, rows: IntegerProgram, service: Service, mine: Sequence[_Column], terms: Terms) -> int:
     """Adds the rules of a service; returns the variable of its unserved rate."""
     need = service.rate_per_second * terms.need_share
-    price = problem.policy.unserved_price * service.priority / 100 * service.unserved_weight
+    price = problem.policy.price_unserved(service)
     rest, any_rest = rows.variable(0.0, need), rows.variable(0.0, 1, is_whole=True)
     paid = rows.variable(1.0)
     rows.row([(rest, 1.0), (any_rest, -need)], most=0.0)

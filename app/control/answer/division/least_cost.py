@@ -40,11 +40,5 @@ def raise_bound(problem: Problem, bound: float) -> float:
             take = min(step, left)
             sums |= sums << (unit // divisor * take)
             left, step = left - take, 2 * step
-    least_weight = min(
-        (
-            policy.unserved_price * service.priority / 100 * service.unserved_weight
-            for service in problem.services.values()
-        ),
-        default=inf,
-    )
-    return Attainable(sums, divisor / UNITS_A_PRICE, policy.unserved_price * least_weight).above(bound, 0.0)
+    least_price = min(map(policy.price_unserved, problem.services.values()), default=inf)
+    return Attainable(sums, divisor / UNITS_A_PRICE, least_price).above(bound, 0.0)

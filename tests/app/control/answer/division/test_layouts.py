@@ -80,3 +80,5 @@ def test_a_bound_is_raised_to_the_next_sum_of_whole_gpus() -> None:
     assert raise_bound(mixed, 0.65) == pytest.approx(0.9), "prices that differ by rounding are one"
     shared = replace(problem, policy=replace(problem.policy, pricing="share"))
     assert raise_bound(shared, 3.2) == 3.2
+    cheap = replace(problem, policy=replace(problem.policy, unserved_price=3.0))
+    assert raise_bound(cheap, 3.2) == 3.2, "a plan that leaves one request/s out may cost as little"
