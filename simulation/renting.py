@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app.control.rent.hooks import HookOrder
+from app.control.rent.calls import HookOrder
 from app.control.rent.states import HookAnswer
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles

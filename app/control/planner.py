@@ -38,7 +38,8 @@ from app.control.measure.tracing import phase
 from app.control.observe.observer import ForecastInput
 from app.control.observe.troubles import TroubleWatch
 from app.control.record.planner_store import PlannerStore
-from app.control.rent.hooks import FileHooks, HookCaller
+from app.control.rent.calls import HookCaller
+from app.control.rent.hooks import FileHooks
 from app.control.rent.renter import Renter
 from app.control.rent.rule import AccountRule, RentRule
 from app.control.rollout.blocked import LONGEST_GAP_SECONDS

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.http.posting import make_signed_headers
 from app.manifests.model import Free
 from app.store.world.audit import AuditRow
 from app.store.world.objects import rfc3339
@@ -94,12 +92,8 @@ def make_request(hook: Webhook, message: StreamedMessage, source: str, now: int)
         "data": message.whole,
     }
     body = json.dumps(document).encode()
-    return body, {
-        "Content-Type": "application/cloudevents+json",
-        "webhook-id": message.id,
-        "webhook-timestamp": str(now),
-        "webhook-signature": f"v1,{sign(hook.secret, message.id, now, body)}",
-    }
+    signed = make_signed_headers(hook.secret, message.id, now, body)
+    return body, {"Content-Type": "application/cloudevents+json", **signed}
 
 
 def spell_json_line(message: StreamedMessage) -> bytes:
@@ -118,12 +112,6 @@ def spell_syslog(message: StreamedMessage, host: str) -> bytes:
 def _fit(text: str, longest: int) -> str:
     """Returns the text as a field of a header, which spaces end."""
     return "".join(char for char in text.replace(" ", "_") if "!" <= char <= "~")[:longest] or "-"
-
-
-def sign(secret: bytes, message_id: str, now: int, body: bytes) -> str:
-    """Returns the signature over id, time and body, by which a receiver knows sender and age."""
-    signed = b".".join((message_id.encode(), str(now).encode(), body))
-    return base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
 
 
 def _spell_subject(*parts: str) -> str:

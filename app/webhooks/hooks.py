@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
-from app.settings import SettingsError, is_plain_loopback
+from app.http.posting import LEAST_SECRET, POST_ADDRESS, is_one_word, is_post_address
+from app.settings import SettingsError
 from app.wire import SEVERITIES
 
-POST_ADDRESS = "https://HOST[:PORT]/PATH (http: with onThisMachine only)"
 ADDRESSES = {
     "cloudevents": POST_ADDRESS,
     "slack": POST_ADDRESS,
@@ -25,7 +25,6 @@ EVENT_FILTERS = ("severities", "reasons", "tenants")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 WORD = re.compile(r"[a-z0-9_]{1,60}")
 MOST_HOOKS = 20
-LEAST_SECRET = 16  # characters
 KNOWN = {
     "name",
     "url",
@@ -130,12 +129,10 @@ def _read_stream(entry: Mapping[str, object], form: str, where: str) -> str:
 
 def _check_url(url: str, form: str, is_local: bool, where: str) -> str:
     try:
-        is_right = _fits(urlsplit(url), form)
-        if urlsplit(url).scheme == "http":
-            is_right = is_right and is_local and is_plain_loopback(url)
+        is_right = is_post_address(url, is_local) if ADDRESSES[form] == POST_ADDRESS else _fits(urlsplit(url), form)
     except ValueError:
         is_right = False
-    if not is_right or not url.isascii() or not url.isprintable() or " " in url:
+    if not is_right or not is_one_word(url):
         raise SettingsError(f"{where}: the address must be {ADDRESSES[form]}")
     return url
 
@@ -150,8 +147,6 @@ def _fits(parts: SplitResult, form: str) -> bool:
             return is_path
         case "syslog", "tcp" | "udp":
             return is_host and parts.port is not None and not parts.path and not parts.query
-        case "cloudevents" | "slack", "https" | "http":
-            return is_host
     return False
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from app.control.domain.events import Reason, event_of
+from app.http.posting import NotDelivered, post
 from app.store.database.database import Database, Unavailable
 from app.store.world import audit, events, webhooks
 from app.store.world.webhooks import Delivery, HookFilter
@@ -29,7 +30,6 @@ from app.webhooks.bodies import (
     spell_syslog,
 )
 from app.webhooks.hooks import Webhook
-from app.webhooks.posting import NotDelivered, post
 from app.webhooks.writing import write
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from app.http.posting import WHOLE_SECONDS, NotDelivered, explain, find_address
 from app.webhooks.hooks import Webhook
-from app.webhooks.posting import WHOLE_SECONDS, NotDelivered, explain, find_address
 
 STDOUT = "/dev/stdout"
 OPENED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY  # a pipe without a reader is refused

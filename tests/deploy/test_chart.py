@@ -309,10 +309,10 @@ def test_a_planner_has_its_hooks_as_files_by_themselves_and_reaches_what_they_ca
     assert "GPUWRIGHT_HOOKS_FILE" not in {one["name"] for one in without["env"]}
 
 
-def test_programs_of_hooks_without_their_secret_are_refused(tmp_path: Path) -> None:
+def test_files_of_hooks_without_their_secret_are_refused(tmp_path: Path) -> None:
     """No planner would have them."""
-    helm = run_helm(tmp_path, "template", "gpuwright", str(CHART), values={"planner": {"hooksPrograms": ["rent-node"]}})
-    assert "planner.hooksPrograms needs planner.hooksSecret" in helm.communicate(timeout=patience())[1]
+    helm = run_helm(tmp_path, "template", "gpuwright", str(CHART), values={"planner": {"hooksFiles": ["rent-node"]}})
+    assert "planner.hooksFiles needs planner.hooksSecret" in helm.communicate(timeout=patience())[1]
     assert helm.returncode != 0
 
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app.control.domain.leading import Deposed
-from app.control.rent.hooks import HookOrder
+from app.control.rent.calls import HookOrder
 from app.control.rent.states import HookAnswer
 from app.manifests.model import Key, Kind
 from app.store.world import objects

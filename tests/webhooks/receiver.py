@@ -38,10 +38,12 @@ class Post:
 
 @dataclass
 class Receiver:
-    """`says` is the status of each answer, or what it does instead: hang, drip, close, redirect."""
+    """`says` is the status of each answer, or what it does instead: hang, drip, flood, close, redirect."""
 
     address: str
     says: str = "200"
+    answer: bytes = b""  # the body of each answer
+    flooded_bytes: int = 0  # that went out before the other end closed
     posts: queue.Queue[Post] = field(default_factory=queue.Queue)
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -50,8 +52,8 @@ class Receiver:
 
 
 @contextmanager
-def running_receiver(says: str = "200") -> Iterator[Receiver]:
-    receiver = Receiver("", says)
+def running_receiver(says: str = "200", answer: bytes = b"") -> Iterator[Receiver]:
+    receiver = Receiver("", says, answer)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -67,6 +69,10 @@ def running_receiver(says: str = "200") -> Iterator[Receiver]:
                     self.wfile.write(b"HTTP/1.1 200 OK\r\n")
                     while not receiver.released.wait(0.2):
                         self.wfile.write(b"x: y\r\n")
+                case "flood":
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 300000000\r\n\r\n")
+                    while receiver.flooded_bytes < 300_000_000:
+                        receiver.flooded_bytes += self.wfile.write(b"{" * 100_000)
                 case "redirect":
                     self._answer(307, {"Location": f"{receiver.address}/elsewhere"})
                 case status:
@@ -78,9 +84,10 @@ def running_receiver(says: str = "200") -> Iterator[Receiver]:
 
         def _answer(self, status: int, headers: Mapping[str, str]) -> None:
             self.send_response(status)
-            for name, value in {"Content-Length": "0", **headers}.items():
+            for name, value in {"Content-Length": str(len(receiver.answer)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
+            self.wfile.write(receiver.answer)
 
         def handle(self) -> None:
             with suppress(OSError):  # who asked has gone, as the test wants it

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.http.posting import NotDelivered
 from app.store.world.audit import AuditRow
 from app.webhooks.bodies import describe_entry, spell_json_line, spell_syslog
 from app.webhooks.hooks import Webhook
-from app.webhooks.posting import NotDelivered
 from app.webhooks.writing import write
 from tests.support.patience import patience
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from app.http.posting import NotDelivered, find_address, post
 from app.settings import SettingsError
 from app.webhooks.bodies import describe_event, make_request
 from app.webhooks.hooks import Webhook, read_hooks
-from app.webhooks.posting import NotDelivered, find_address, post
 from tests.webhooks.receiver import running_receiver
 
 EVENT = describe_event(

@@ -18,7 +18,7 @@ from app.control.domain.snapshot import SILENT_SECONDS, DeclaredObject, Snapshot
 from app.control.domain.times import cycle_seconds
 from app.control.measure import metrics
 from app.control.observe.silence import LONG_AGO, Silence
-from app.control.rent.hooks import HookCaller, HookOrder
+from app.control.rent.calls import HookCaller, HookOrder
 from app.control.rent.question import RentalPool, make_pool
 from app.control.rent.rule import Foresee, RentDecision, RentMoment, RentRule
 from app.control.rent.shown import describe_pools, find_unordered

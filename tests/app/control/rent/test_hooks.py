@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.control.rent.hooks import NO_FILE, FileHooks, HookOrder, HooksRefused, load_hooks
+from app.control.rent.calls import HookOrder
+from app.control.rent.hooks import NO_FILE, FileHooks, load_hooks
 from app.control.rent.states import HookVerb
+from app.control.rent.trusted import HooksRefused
 
 SPEC = {"gpuType": "l4-24gb", "gpus": 2, "pool": "burst"}
 
@@ -52,7 +54,7 @@ def test_a_file_that_others_may_write_or_own_is_refused_by_name(tmp_path: Path) 
     [
         ("cloud: {kind: script, argv: [rent]}", "absolute path"),
         ("cloud: {kind: script, argv: []}", "absolute path"),
-        ("cloud: {kind: webhook}", "kind script"),
+        ("cloud: {kind: lambda}", "kind script"),
         ("cloud: {kind: dry-run, argv: [/bin/true]}", "kind script"),
         ("cloud: [", "kind script"),
     ],
@@ -96,7 +98,7 @@ def test_a_dry_run_says_what_it_would_do(tmp_path: Path) -> None:
         ("""echo '{"state": "accepted", "message": "i-7"}'""", "accepted", "i-7"),
         ("""echo '{"state": "refused", "message": "no capacity"}'""", "refused", "no capacity"),
         ("""echo '{"state": "returned"}'""", "failed", "answered returned when asked to rent; allowed: accepted"),
-        ("echo done", "failed", "did not print one line of JSON"),
+        ("echo done", "failed", "did not answer with JSON such as"),
         ("true", "failed", "printed 0 lines"),
         ("echo no quota >&2; exit 3", "failed", "ended with 3; the planner's log has what it wrote to stderr"),
         (r"""printf '{"state": "accepted", "message": "a\\u0000b\\u001b[2J"}\n'""", "accepted", "a b [2J"),
