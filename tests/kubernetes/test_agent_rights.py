@@ -147,9 +147,10 @@ def test_an_agent_claims_whole_gpus_of_its_node_and_nothing_else(agents: Agents)
             agents.own.create(f"{path}?dryRun=All", made)
 
     refuse("of its own node alone", write_claim("node-2", "GPU-2", {}))
-    named = write_claim("node-1", "GPU-2", {})
-    named["metadata"]["name"] = write_claim("node-2", "GPU-2", {})["metadata"]["name"]
-    refuse("of its own node alone", named)
+    for other in ("node-2", "node-1.gpu-2"):
+        named = write_claim("node-1", "GPU-2", {})
+        named["metadata"]["name"] = name_claim(other, "GPU-2")
+        refuse("of its own node alone", named)
     changes: tuple[Resource, ...] = (
         {"count": 2},
         {"adminAccess": True},
@@ -259,6 +260,7 @@ SECRET = {"secretKeyRef": {"name": "gpuwright-tls", "key": "tls.key"}}
 SECRETS = {"secretRef": {"name": "gpuwright-tls"}}
 HOST_PORT = {"containerPort": 80, "hostPort": 80}
 FIRST = {"name": "first", "image": "a", "securityContext": {"privileged": True}}
+LONGER = name_claim("node-1.gpu-2", "GPU-1")
 TOKEN = {"sources": [{"serviceAccountToken": {"path": "token"}}]}
 WRONG: dict[str, tuple[str, Callable[[Resource], object]]] = {
     "a node by name": ("affinity", lambda made: pod_of(made).update(nodeName="node-1")),
@@ -303,6 +305,7 @@ WRONG: dict[str, tuple[str, Callable[[Resource], object]]] = {
     "the account's token": ("no token", lambda made: pod_of(made).pop("automountServiceAccountToken")),
     "another account": ("no token", lambda made: pod_of(made).update(serviceAccountName="other")),
     "a GPU of another node": ("a GPU of its own node", lambda made: claim(made, resourceClaimName="node-2.gpu-1")),
+    "a GPU of a node whose name goes on": ("a GPU of its own node", lambda made: claim(made, resourceClaimName=LONGER)),
     "a new claim": ("a GPU of its own node", lambda made: claim(made, resourceClaimTemplateName="any")),
     "a secret's key": ("no token", lambda made: change_container(made, env=[{"name": "A", "valueFrom": SECRET}])),
     "a whole secret": ("no token", lambda made: change_container(made, envFrom=[SECRETS])),

@@ -77,3 +77,8 @@ topologySpreadConstraints:
 - name: node
   expression: request.userInfo.extra[?'authentication.kubernetes.io/node-name'][0].orValue('')
 {{- end }}
+
+{{/* Whether a claim's name is one of this node's: a hash ends it, so that no claim of a node "NAME.gpu-more" is. */}}
+{{- define "gpuwright.claimed" -}}
+{{ . }}.startsWith(variables.node + '.gpu-') && {{ . }}.substring(size(variables.node + '.gpu-')).matches('^[0-9a-f]{16}$')
+{{- end }}
