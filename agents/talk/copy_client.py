@@ -48,7 +48,7 @@ class CopyPlace(NamedTuple):
 
 
 class CopyClient(Protocol):
-    """Asks copies; a simulated runtime answers without a socket."""
+    """Asks copies; a runtime of tests answers without a socket."""
 
     def ask(self, copy: CopyPlace, probe: Probe, **values: float) -> CopyReply: ...
 

@@ -9,10 +9,7 @@ from pathlib import Path
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
 from agents.devices.simulated.device import SimulatedDevice
-from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
-from agents.devices.simulated.process import Behaviour, Process
-from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
 from agents.node.node import LocalNode
@@ -24,6 +21,8 @@ from agents.seams.routes import Routes
 from agents.seams.traffic import Counters
 from agents.templates.reading import Template, read
 from tests.support.nodes import assigned
+from tests.support.simulated_processes import Behaviour, PopulatedMachine, Process
+from tests.support.simulated_runtime import SimulatedRuntime, SimulatedTalk
 
 BEGAN = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 TICK_SECONDS = 0.25  # of the keeper; the watch looks once a second
@@ -44,7 +43,7 @@ class VirtualNode:
         self.now = 100.0
         self.behaviours: dict[str, Behaviour] = {}  # by instance, of what is started from now on
         self.folder = folder
-        self.machine = Machine(kinds, now=self.now)
+        self.machine = PopulatedMachine(kinds, now=self.now)
         self.uuids = list(self.machine.slots)
         self.device = SimulatedDevice(self.machine, self.clock)
         self.mps = SimulatedMps(self.machine, self.clock, folder / "mps")

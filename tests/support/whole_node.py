@@ -11,10 +11,7 @@ from agents.contract.assignments import Assignment
 from agents.contract.reports import Inventory, Report
 from agents.control.assignments import AssignmentVerdict, judge_assignment
 from agents.devices.simulated.device import SimulatedDevice
-from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
-from agents.devices.simulated.process import Behaviour
-from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
 from agents.node.node import LocalNode
@@ -32,6 +29,8 @@ from simulation.fleet.node import LightNode
 from simulation.fleet.node_reports import Speaker
 from simulation.fleet_truth import FleetTruth
 from simulation.serving.token_copies import new_work
+from tests.support.simulated_processes import Behaviour, PopulatedMachine
+from tests.support.simulated_runtime import SimulatedRuntime, SimulatedTalk
 
 TICK_SECONDS = 0.25  # of the keeper; the watch looks once a second
 
@@ -43,7 +42,7 @@ class WholeNode(LightNode):
         self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, folder: Path, seed: int
     ) -> None:
         super().__init__(name, gpu_type, gpus, truth, clock, seed)
-        self.machine = Machine([gpu_type] * gpus, name=name)
+        self.machine = PopulatedMachine([gpu_type] * gpus, name=name)
         self.uuids = tuple(self.machine.slots)
         self._now = clock.seconds
         self._looked_at = float("-inf")

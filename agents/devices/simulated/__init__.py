@@ -1,1 +1,1 @@
-"""Simulated GPUs as a product: a model of devices, MPS daemons and processes, in virtual time or as a real driver."""
+"""Simulated GPUs as a product: a model of devices and MPS daemons, in virtual time or as a real driver."""

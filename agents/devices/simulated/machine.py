@@ -6,7 +6,6 @@ hardware does: settings, clients and the originals to restore are kept here.
 
 from __future__ import annotations
 
-import itertools
 import math
 import uuid as uuids
 from collections import deque
@@ -18,7 +17,6 @@ from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.daemon import SimulatedDaemon
 from agents.devices.simulated.gpu import SimulatedGpu
 from agents.devices.simulated.kinds import KINDS
-from agents.devices.simulated.process import Process
 from agents.devices.simulated.refusals import CANNOT_CONNECT, NO_DEVICE, TERMINATED, CudaRefusal
 from agents.devices.simulated.speeds import BusyLoad, LoadSpeeds
 from agents.devices.simulated.truth import GpuTruth, SetValues
@@ -54,8 +52,6 @@ class SimulatedSlot:
     unsupported: set[Ability] = field(default_factory=set)
     stale_pids: list[int] = field(default_factory=list)  # listed by the driver although gone
     original: SetValues | None = None  # before the first change through a device
-    processes: list[Process] = field(default_factory=list)  # the model's own, on this GPU
-    due_at: float = math.inf  # when one of them next acts on its own
 
 
 class Machine:
@@ -74,9 +70,7 @@ class Machine:
         self.speeds: LoadSpeeds | None = None  # None: each program runs as it says itself
         self.writes = 0  # changes that reached the driver, including refused ones
         self.driver_loaded = True
-        self.pid_exists: Callable[[int], bool] = lambda pid: True  # its own processes hold nothing once gone
-        self.pids = itertools.count(1000)
-        self.processes: dict[int, Process] = {}  # the model's own, including those that are gone
+        self.pid_exists: Callable[[int], bool] = lambda pid: True
         self._events: deque[tuple[int, XidEvent]] = deque(maxlen=MOST_EVENTS)
         self._event_count = 0
 
@@ -89,13 +83,6 @@ class Machine:
         """Returns one GPU's slot, advanced to this time; the others catch up later. Raises KeyError."""
         self.now = max(self.now, now)
         slot = self.slots[uuid]
-        while slot.due_at <= self.now:
-            moment = max(slot.due_at, slot.gpu.now)
-            slot.gpu.advance(moment)
-            slot.due_at = math.inf
-            for process in list(slot.processes):
-                slot.due_at = min(slot.due_at, process.live(slot.gpu, slot.daemon, slot.lost, moment))
-            slot.processes = [process for process in slot.processes if process.exited_at is None]
         slot.gpu.advance(self.now)
         return slot
 
@@ -287,7 +274,4 @@ class Machine:
         self._slot(uuid).daemon.max_clients = clients
 
     def _slot(self, uuid: str) -> SimulatedSlot:
-        """Yields the slot for a change, to which its processes react at once."""
-        slot = self.at(uuid, self.now)
-        slot.due_at = self.now
-        return slot
+        return self.at(uuid, self.now)

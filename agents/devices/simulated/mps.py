@@ -58,7 +58,6 @@ class SimulatedMps:
             slot = self._machine.at(uuid, self._clock())
         except KeyError:
             raise DeviceError(Trouble.LOST, uuid, "no such device") from None
-        slot.due_at = slot.gpu.now  # clients react at once to changes of the daemon
         spend(slot.daemon.slow_seconds, uuid, self._wait)
         if Ability.MPS in slot.unsupported:
             raise DeviceError(Trouble.NOT_SUPPORTED, uuid, "the device does not support MPS")

@@ -6,10 +6,7 @@ import threading
 from pathlib import Path
 
 from agents.devices.simulated.device import SimulatedDevice
-from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
-from agents.devices.simulated.process import Behaviour
-from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.starting import STRAY_SECONDS, StartContext, start_copy
@@ -19,6 +16,8 @@ from agents.talk.copy_client import CopyPlace, CopyReply
 from agents.templates import Filled, Probe
 from tests.support.nodes import served
 from tests.support.patience import patience
+from tests.support.simulated_processes import Behaviour, PopulatedMachine
+from tests.support.simulated_runtime import SimulatedRuntime, SimulatedTalk
 
 HEALTH, WARM_UP = Probe("GET", "/healthz"), Probe("POST", "/infer")
 BOTH = Filled("both", ("serve",), health=HEALTH, warm_up=WARM_UP)
@@ -29,7 +28,7 @@ LIST_SECONDS = 0.1  # until the processes of a GPU are listed
 class SlowTalk(SimulatedTalk):
     """Each answer takes a while, in which processes go on."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: PopulatedMachine) -> None:
         super().__init__(machine, lambda: self.now)
         self.now = 0.0
         self.asked: list[Probe] = []
@@ -43,7 +42,7 @@ class SlowTalk(SimulatedTalk):
 class SlowDevice(SimulatedDevice):
     """The list of processes takes a while, in which they go on."""
 
-    def __init__(self, machine: Machine, talk: SlowTalk) -> None:
+    def __init__(self, machine: PopulatedMachine, talk: SlowTalk) -> None:
         super().__init__(machine, lambda: talk.now)
         self._talk = talk
 
@@ -56,7 +55,7 @@ class StartingCopy:
     """A copy on a simulated GPU, and the steps by which it starts."""
 
     def __init__(self, folder: Path, behaviour: Behaviour) -> None:
-        machine = Machine(["v100-16gb"])
+        machine = PopulatedMachine(["v100-16gb"])
         (self.gpu,) = machine.slots
         self.talk = SlowTalk(machine)
         self.device = SlowDevice(machine, self.talk)

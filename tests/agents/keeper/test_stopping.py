@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.devices.simulated.process import Behaviour
 from tests.support.nodes import served
+from tests.support.simulated_processes import Behaviour
 from tests.support.virtual import VirtualNode, virtual
 
 NEIGHBOUR = served("search", sm=40)
@@ -49,6 +49,5 @@ def test_a_gpu_that_a_killed_copy_does_not_leave_is_emptied_until_it_has_left(ma
     assert made.ready == []
     assert made.held == {"search": "gpu_recycled"}
     deaf.exit_by(made.now)
-    made.machine.slots[made.uuids[0]].due_at = made.now
     made.advance(60)
     assert made.ready == ["search"]

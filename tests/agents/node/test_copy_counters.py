@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agents.devices.simulated.process import Behaviour
 from agents.keeper.filler import Filler
 from agents.node.copy_counters import GATEWAY_PAUSE_SECONDS, CopyCounters
 from agents.node.report_minute import ReportMinute
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters
 from agents.talk.copy_client import TcpCopyClient
+from tests.support.simulated_processes import Behaviour
 from tests.support.virtual import job, virtual
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from agents.contract.assignments import Frame
-from agents.devices.simulated.process import Behaviour
 from agents.keeper.copies import Stage
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters
 from tests.support.nodes import served
+from tests.support.simulated_processes import Behaviour
 from tests.support.soak import scaled
 from tests.support.virtual import VirtualNode, capped, job, virtual
 
@@ -262,8 +262,6 @@ def test_a_start_that_a_power_cut_left_undone_keeps_no_board_from_its_new_index(
         made.node.keeper.tick()
         for name in ("search", "images"):
             made.process(name).exit_by(made.now)
-        for slot in made.machine.slots.values():
-            slot.due_at = made.now
         made.machine.advance(made.now)
         made.node.ledger.record(replace(made.copy("images"), stage=Stage.STARTING, running=None))
         boards = [made.machine.slots[uuid].gpu for uuid in made.uuids]

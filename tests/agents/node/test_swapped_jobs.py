@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from agents.contract.assignments import AssignedInstance, JobTerms
-from agents.devices.simulated.process import Behaviour
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node import reporting
 from agents.node.memory_guard import MemoryGuard
 from tests.support.nodes import assigned, served
+from tests.support.simulated_processes import Behaviour
 from tests.support.soak import scaled
 from tests.support.virtual import VirtualNode, job, virtual
 

@@ -14,7 +14,6 @@ from agents.contract.assignments import AssignedGpu, Assignment
 from agents.control.assignments import AssignmentVerdict
 from agents.control.contact import Contact
 from agents.devices.simulated.gpu import POWER_EXPONENT
-from agents.devices.simulated.process import Behaviour, Process
 from agents.keeper.copies import Stage
 from agents.runtime import CopyRuntime, Launch, Running
 from agents.seams.device import Ability
@@ -25,6 +24,7 @@ from simulation.clock import Clock
 from simulation.fleet_truth import FleetTruth
 from tests.proofs.campaign.disk import PowerSafeDisk
 from tests.proofs.campaign.gateway import CampaignGateway, NodeRoutes
+from tests.support.simulated_processes import Behaviour, Process
 from tests.support.whole_node import WholeNode
 
 JOURNAL = "journal.jsonl"

@@ -9,10 +9,7 @@ import pytest
 
 from agents.contract.assignments import AssignedInstance
 from agents.devices.simulated.device import SimulatedDevice
-from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
-from agents.devices.simulated.process import Behaviour
-from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.host import clocks
 from agents.host.clocks import date
 from agents.keeper.copies import Stage
@@ -29,6 +26,8 @@ from agents.run.opening import NoGateway
 from agents.runtime import Launch
 from agents.templates.reading import read
 from tests.support.nodes import assigned, served
+from tests.support.simulated_processes import Behaviour, PopulatedMachine
+from tests.support.simulated_runtime import SimulatedRuntime, SimulatedTalk
 
 TICK_SECONDS = 0.25
 
@@ -39,7 +38,7 @@ class VirtualNode:
     def __init__(self, folder: Path, gpus: int = 1) -> None:
         self.now = 100.0
         self.behaviour = Behaviour()  # of processes started from now on
-        self.machine = Machine(["v100-16gb"] * gpus, now=self.now)
+        self.machine = PopulatedMachine(["v100-16gb"] * gpus, now=self.now)
         self.device = SimulatedDevice(self.machine, self.clock)
         self.mps = SimulatedMps(self.machine, self.clock, folder / "mps")
         runtime = SimulatedRuntime(self.machine, self.clock, self.behave)

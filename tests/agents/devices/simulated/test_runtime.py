@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from agents.devices.simulated.device import SimulatedDevice
-from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
-from agents.devices.simulated.process import Behaviour
-from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.runtime import CopyRuntime, Launch, LaunchError, Running
 from agents.seams.device import MpsState
 from agents.talk.copy_client import CopyClient, CopyPlace
 from agents.templates import Filled, Probe
+from tests.support.simulated_processes import Behaviour, PopulatedMachine
+from tests.support.simulated_runtime import SimulatedRuntime, SimulatedTalk
 
 FILLED = Filled(
     "server",
@@ -35,7 +34,7 @@ class Node:
     def __init__(self, behaviour: Behaviour | None = None) -> None:
         self.now = 0.0
         self.behaviour = behaviour or Behaviour()
-        self.machine = Machine(["v100-16gb"])
+        self.machine = PopulatedMachine(["v100-16gb"])
         self.uuid = next(iter(self.machine.slots))
         self.device = SimulatedDevice(self.machine, lambda: self.now)
         self.mps = SimulatedMps(self.machine, lambda: self.now, Path("/run/mps"))

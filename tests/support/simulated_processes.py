@@ -1,8 +1,10 @@
-"""A process of the model: it opens its GPU after a while, answers, drains and exits, or fails, by its script."""
+"""Processes on simulated GPUs: each opens its GPU after a while, answers, drains and exits, or fails, by its script."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agents.devices.simulated.client import RECONNECT_SECONDS
@@ -10,6 +12,7 @@ from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.daemon import SimulatedDaemon
 from agents.devices.simulated.gpu import SimulatedGpu
 from agents.devices.simulated.limits import read_limits
+from agents.devices.simulated.machine import Machine, SimulatedSlot
 from agents.devices.simulated.refusals import NO_DEVICE, CudaRefusal
 from agents.runtime import Launch, Running
 from agents.seams.traffic import Counters
@@ -146,3 +149,21 @@ class Process:
             daemon.leave(self.context)
         self.exited_at, self.log = now, why
         return math.inf
+
+
+class PopulatedMachine(Machine):
+    """A machine on which processes live; they react at once to changes of their GPU and its daemon."""
+
+    def __init__(self, kinds: Sequence[str], name: str = "node", now: float = 0.0) -> None:
+        super().__init__(kinds, name, now)
+        self.pids = itertools.count(1000)
+        self.processes: dict[int, Process] = {}  # including those that are gone
+
+    def at(self, uuid: str, now: float) -> SimulatedSlot:
+        slot, until = self.slots[uuid], max(self.now, now)
+        there = [process for process in self.processes.values() if process.launch.gpu == uuid]
+        moment = slot.gpu.now
+        while there and moment <= until:
+            slot.gpu.advance(moment)
+            moment = min(process.live(slot.gpu, slot.daemon, slot.lost, moment) for process in there)
+        return super().at(uuid, now)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from agents.devices.simulated.machine import Machine
-from agents.devices.simulated.process import Behaviour, Process
 from agents.runtime import Launch, LaunchError, Running
 from agents.seams.traffic import Served
 from agents.talk.copy_client import CopyPlace, CopyReply
 from agents.templates import Filled, Probe
+from tests.support.simulated_processes import Behaviour, PopulatedMachine, Process
 
 SILENCE = CopyReply(False, 0, why="no process answers")
 
@@ -19,7 +18,7 @@ class SimulatedRuntime:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: PopulatedMachine,
         clock: Callable[[], float],
         behave: Callable[[Launch], Behaviour],
     ) -> None:
@@ -33,12 +32,10 @@ class SimulatedRuntime:
             raise LaunchError(f"{launch.copy}: {launch.filled.argv[0] if launch.filled.argv else 'it'} cannot be run")
         machine = self._machine
         try:
-            slot = machine.at(launch.gpu, self._clock())
+            machine.at(launch.gpu, self._clock())
         except KeyError:
             raise LaunchError(f"{launch.copy}: unknown GPU {launch.gpu}") from None
         process = Process(launch, behaviour, next(machine.pids), machine.now)
-        slot.processes.append(process)
-        slot.due_at = machine.now
         machine.processes[process.pid] = process
         return process.running
 
@@ -78,9 +75,7 @@ class SimulatedRuntime:
         if process is None:
             return
         if signal_name in ("SIGTSTP", "SIGCONT"):
-            slot = self._machine.slots[process.launch.gpu]
-            process.swap(slot.gpu, signal_name == "SIGTSTP")
-            slot.due_at = self._machine.now
+            process.swap(self._machine.slots[process.launch.gpu].gpu, signal_name == "SIGTSTP")
         saves = process.launch.filled.checkpoint_signal.removeprefix("SIG")
         if signal_name.removeprefix("SIG") == saves and not process.behaviour.ignores_drain:
             self._exit_in(process, process.behaviour.drain_seconds)
@@ -123,15 +118,14 @@ class SimulatedRuntime:
         return process if process.exited_at is None else None
 
     def _exit_in(self, process: Process, seconds: float) -> None:
-        slot = self._machine.at(process.launch.gpu, self._clock())
+        self._machine.at(process.launch.gpu, self._clock())
         process.exit_by(self._machine.now + seconds)
-        slot.due_at = self._machine.now
 
 
 class SimulatedTalk:
     """A Talk to the processes of a machine, by their ports."""
 
-    def __init__(self, machine: Machine, clock: Callable[[], float]) -> None:
+    def __init__(self, machine: PopulatedMachine, clock: Callable[[], float]) -> None:
         self._machine = machine
         self._clock = clock
 
@@ -143,7 +137,6 @@ class SimulatedTalk:
         if probe == filled.drain:
             if not behaviour.ignores_drain:
                 process.exit_by(now + behaviour.drain_seconds)
-                self._machine.slots[process.launch.gpu].due_at = now
             return CopyReply(True, 202)
         if probe == filled.warm_up:
             warm = behaviour.warms_up and now >= process.started_at + behaviour.warm_seconds
