@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, NotRequired, TypeAlias, TypedDict
 
 from fastapi import Query, Request
@@ -14,13 +14,15 @@ from app.api.bodies import manifests
 from app.api.change_events import record_changes
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Body, By, DryRun, answer, context, write_once
-from app.control.domain.specs import rate_per_second
+from app.control.domain.specs import RATE_PER_SECOND, rate_per_second
 from app.manifests.attainable import SLO_ATTAINABLE
 from app.manifests.diff import diff
 from app.manifests.drafts import describe_draft
-from app.manifests.model import STORED, Free, Kind
+from app.manifests.model import STORED, Free, Key, Kind
+from app.manifests.offline import DEFAULT_TENANT
 from app.manifests.shipped_templates import find_unfit
 from app.problem import HttpProblem
+from app.store.world import objects
 from app.store.world.objects import StoredObject
 from app.world.admission import find_not_startable
 from app.world.carried import find_uncarried
@@ -104,6 +106,7 @@ def apply(
         uncarried = find_uncarried(connection, done.decisions, _carries, names_fleet=not by.principal.tenant)
         warnings = [text for decision in done.decisions for text in _warnings(connection, decision)]
         warnings += [text for decision in done.decisions for text in _find_steep_rise(decision)]
+        warnings += _find_unstated(connection, done.decisions)
         applied: AppliedWire = {
             "dryRun": dry,
             "resourceVersion": done.resource_version,
@@ -187,3 +190,25 @@ def _find_steep_rise(decision: ObjectDecision) -> Iterator[str]:
             f"{key}: ratePerSecond is {new / old:.3g} times what it was, {old:g} -> {new:g}; what others would lose: "
             f"gpuwright what-if --rate {key.tenant}/{key.name}={new:g}"
         )
+
+
+def _find_unstated(connection: Connection, decisions: Sequence[ObjectDecision]) -> Iterator[str]:
+    """Yields what holds for new services in place of what they leave out: a rate, and a tenant who pays."""
+    tenant = Key(Kind.TENANT, "", DEFAULT_TENANT)
+    new = [decision for decision in decisions if decision.action is Action.CREATED]
+    # Whoever has declared a tenant of this name means it.
+    is_meant = any(decision.key == tenant for decision in new) or objects.get(connection, tenant) is not None
+    for decision in new:
+        key = decision.key
+        if key.kind is not Kind.SERVICE:
+            continue
+        if "ratePerSecond" not in decision.object.spec:
+            yield (
+                f"{key}: ratePerSecond is left out, so {RATE_PER_SECOND:g} request a second is planned until a gateway "
+                "has counted its requests"
+            )
+        if key.tenant == DEFAULT_TENANT and not is_meant:
+            yield (
+                f"{key}: its tenant is {DEFAULT_TENANT}, as where metadata.tenant is left out: its cost is booked on "
+                "that tenant, which has no limit and no budget"
+            )

@@ -149,6 +149,23 @@ def test_an_slo_that_no_plan_keeps_at_the_declared_rate_is_warned_of_with_one_th
     assert f"this rate needs an SLO of {needs:.4g} ms or more" in hopeless[1]
 
 
+def test_a_new_service_without_rate_or_tenant_is_warned_of_with_what_holds_instead(server: RunningServer) -> None:
+    bare = service("bare", "shop")
+    del bare["metadata"]["tenant"], bare["spec"]["ratePerSecond"]
+    warned = [
+        "Service default/bare: ratePerSecond is left out, so 1 request a second is planned until a gateway has counted "
+        "its requests",
+        "Service default/bare: its tenant is default, as where metadata.tenant is left out: its cost is booked on that "
+        "tenant, which has no limit and no budget",
+    ]
+    for path in ("/api/v1/apply?dryRun=true", "/api/v1/apply"):
+        assert server.request("POST", path, [bare]).json["warnings"] == warned
+    assert server.request("POST", "/api/v1/apply", [bare]).json["warnings"] == []  # nothing is new
+    another = service("another", "default")
+    tenant = manifest("Tenant", "default", {"limit": {"gpus": 4}})
+    assert server.request("POST", "/api/v1/apply?dryRun=true", [tenant, another]).json["warnings"] == []
+
+
 def test_a_rate_that_rises_steeply_is_warned_of_before_it_counts(server: RunningServer) -> None:
     server.request("POST", "/api/v1/apply", [service("steep", "shop", ratePerSecond=20)])
     steeper = server.request("POST", "/api/v1/apply?dryRun=true", [service("steep", "shop", ratePerSecond=200)])
