@@ -35,7 +35,7 @@ Examples:
   gpuwright what-if --least-change              what moving 0, 3, 10 or all services would save now
   gpuwright what-if -f changes.yaml             manifests, as apply takes them
   gpuwright what-if --planner hetsev            another planner for the same fleet
-  gpuwright what-if --price-slos                what each promise costs an hour
+  gpuwright what-if --price-slos                what each promise costs an hour, and what is paid now
   gpuwright what-if --price-slo shop/search
   gpuwright what-if --risk-prices prices.svg    what the fleet costs at six risks, and a picture of it
   gpuwright what-if --objective                 plans between money, energy, carbon and accuracy
@@ -172,6 +172,8 @@ def lines(answer: Mapping[str, Any], currency: str, *, compare: bool) -> Iterato
         _prices(answer["sloPrices"], currency)
         _latencies(answer["sloPrices"], currency)
         _percentiles(answer["sloPrices"], currency)
+        yield "PAID NOW: for the service's copies in the plan in force, at its SLO of now"
+        yield "COSTS: how much more the best plan for an empty fleet costs with the service than without it"
         if left := answer.get("notPriced"):
             services = "1 service is" if left == 1 else f"{left} services are"
             yield f"{services} not priced: the time was up (--seconds, at most {LONGEST_SECONDS})"
@@ -223,11 +225,12 @@ def _curve(points: list[MovePointWire], currency: str) -> Iterator[str]:
 
 
 def _prices(prices: list[dict[str, Any]], currency: str) -> None:
-    costs = name_currency("COSTS/H", currency)
-    OutputTable(["SERVICE", "SLO MS", costs, "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
+    paid = name_currency("PAID NOW/H", currency)
+    OutputTable(["SERVICE", "SLO MS", paid, "COSTS/H", "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
         [
-            service["service"], number(service["sloMs"]), _price(service["costsPerHour"]),
-            _price(service["shorterAddsPerHour"]), _price(service["longerSavesPerHour"]),
+            service["service"], number(service["sloMs"]), number(service["paidPerHour"]),
+            _price(service["costsPerHour"]), _price(service["shorterAddsPerHour"]),
+            _price(service["longerSavesPerHour"]),
         ]
         for service in prices
     )  # fmt: skip

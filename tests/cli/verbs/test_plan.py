@@ -172,15 +172,16 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     assert told["services"][0]["service"] == "shop/b"
     prices = run("what-if", "--price-slo", "shop/a", "--seconds", "25", "--work", "2")
     assert prices.lines[0].split()[:2] == ["SERVICE", "SLO"]
-    assert prices.lines[1].startswith("shop/a")
+    assert "PAID NOW EUR/H" in prices.lines[0] and prices.lines[1].startswith("shop/a")
+    assert prices.lines[-2].startswith("PAID NOW: ") and prices.lines[-1].startswith("COSTS: ")
     latencies, percentiles = (
         next(at for at, line in enumerate(prices.lines) if line.split()[:2] == ["SERVICE", word])
         for word in ("AT", "PERCENTILE")
     )
     assert len(prices.lines[latencies:percentiles]) > 2, "what the SLO costs at other latencies stands before"
-    named = [line.split()[1] for line in prices.lines[percentiles:]]
+    named = [line.split()[1] for line in prices.lines[percentiles:-2]]
     assert named == ["PERCENTILE", "90", "95", "98", "99", "99.9"]
-    assert {line.split()[-1] for line in prices.lines[percentiles + 1 :]} <= {"yes", "no"}
+    assert {line.split()[-1] for line in prices.lines[percentiles + 1 : -2]} <= {"yes", "no"}
     picture = tmp_path / "prices.svg"
     risks = run("what-if", "--risk", "a=0.5", "--risk-prices", str(picture), "--work", "2")
     assert risks.code == 0, risks.err

@@ -26,11 +26,12 @@ def price_slos(
     solve: FindPlan,
     names: Sequence[str] = (),
     measured: Mapping[str, float] = MappingProxyType({}),
+    paid: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[SloPriceWire]:
     """Prices these services, or all, the most expensive first; `plan` is a plan of the problem, without State.
 
     Of those that are named it prices more latencies and percentiles, too; `measured` is how many requests of them were
-    timed.
+    timed, `paid` what services cost in the plan in force.
     """
     costs = costs_of_services(problem, plan)
     chosen = list(names) or sorted(problem.services, key=lambda name: (-costs[name], name))
@@ -49,6 +50,7 @@ def price_slos(
             "service": name,
             "sloMs": service.slo_ms,
             "percentile": service.percentile,
+            "paidPerHour": paid.get(name, 0.0),
             "costsPerHour": _difference(here, without),
             "shorterAddsPerHour": _difference(by_share.get(SHORTER), here),
             "longerSavesPerHour": _difference(here, by_share.get(LONGER)),

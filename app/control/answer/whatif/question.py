@@ -11,6 +11,7 @@ from typing import cast
 
 from app.control.answer.division.proposal import propose_division
 from app.control.answer.division.wire import DivisionWire
+from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, read_in_force
 from app.control.answer.whatif.curve import LeastChange, can_draw
@@ -119,7 +120,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
         if self.with_risks:
             comparison["riskPrices"] = list(price_risks(changed, partial(self._solve, each), self._adapt))
         if self.prices_of is not None:
-            comparison["sloPrices"] = self._prices(then, deadline)
+            comparison["sloPrices"] = self._prices(then, costs_of_services(now, today.plan_in_force), deadline)
             wanted = self.prices_of or then.services
             comparison["notPriced"] = len(wanted) - len(comparison["sloPrices"])  # no time was left for them
         if self.with_front:
@@ -166,7 +167,7 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
     def _solve(self, seconds: float, problem: Problem) -> Plan | None:
         return solve_order(Solve(problem, seconds, self.work, self.seed)).plan
 
-    def _prices(self, problem: Problem, deadline: float) -> list[SloPriceWire]:
+    def _prices(self, problem: Problem, paid: Mapping[str, float], deadline: float) -> list[SloPriceWire]:
         fresh = replace(problem, state=None, jobs={})
 
         def solve(some: Problem) -> Plan | None:
@@ -176,7 +177,8 @@ class WhatIf(Aside[WhatIfAnswerWire | NoComparison]):
 
         plan = solve(fresh)
         found = []
-        for price in price_slos(fresh, plan, solve, tuple(self.prices_of or ()), self.measured) if plan else ():
+        names = tuple(self.prices_of or ())
+        for price in price_slos(fresh, plan, solve, names, self.measured, paid) if plan else ():
             if price["costsPerHour"] is None and price["shorterAddsPerHour"] is None:
                 break  # no time is left
             found.append(price)

@@ -160,6 +160,14 @@ def test_a_longer_slo_never_costs_more_than_a_shorter_one_in_the_steps_of_its_pr
     )
 
 
+def test_the_price_of_an_slo_stands_beside_what_is_paid_now() -> None:
+    problem = formulate(snapshot(search=300.0, ads=200.0)).problem
+    plan = solve_order(Solve(replace(problem, state=None), 2.0, 5, 0)).plan
+    assert plan
+    prices = price_slos(replace(problem, state=None), plan, lambda some: None, paid={"shop/search": 2.5})
+    assert {price["service"]: price["paidPerHour"] for price in prices} == {"shop/search": 2.5, "shop/ads": 0.0}
+
+
 def test_a_cheaper_plan_for_a_stricter_percentile_is_the_price_of_the_slo_too() -> None:
     problem = formulate(snapshot(search=300.0, ads=200.0)).problem
     everything = solve_order(Solve(replace(problem, state=None), 2.0, 20, 0)).plan
