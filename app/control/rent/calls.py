@@ -12,7 +12,11 @@ from app.control.rent.states import HookAnswer, HookVerb
 
 LONGEST_MESSAGE = 500  # characters of a hook's message
 MOST_READ_BYTES = 1 << 16  # of what a hook says
-SHOWN = {"gpuType": "GPU_TYPE", "gpus": "GPUS", "region": "REGION", "purchase": "PURCHASE"}  # of a node's spec
+VARIABLES = {
+    "verb": "GPUWRIGHT_VERB", "key": "GPUWRIGHT_KEY", "pool": "GPUWRIGHT_POOL", "node": "GPUWRIGHT_NODE",
+    "gpuType": "GPUWRIGHT_GPU_TYPE", "gpus": "GPUWRIGHT_GPUS", "region": "GPUWRIGHT_REGION",
+    "purchase": "GPUWRIGHT_PURCHASE",
+}  # fmt: skip
 ALLOWED = {"rent": ("accepted", "refused"), "return": ("returned",)}
 
 
@@ -29,14 +33,14 @@ class HookOrder:
 
     @property
     def document(self) -> dict[str, object]:
-        """Returns all that a hook is told, by name."""
+        """Returns what a hook gets: of the node's spec as much as is stated."""
         named: dict[str, object] = {"verb": self.verb, "key": self.key, "pool": self.pool, "node": self.node}
-        return named | {field: self.spec[field] for field in SHOWN if field in self.spec}
+        return {name: value for name, value in (dict(self.spec) | named).items() if name in VARIABLES}
 
     @property
     def environment(self) -> dict[str, str]:
         """Returns what a script finds in its environment; nothing of the planner's own is passed on."""
-        named = {f"GPUWRIGHT_{SHOWN.get(name, name.upper())}": str(value) for name, value in self.document.items()}
+        named = {VARIABLES[name]: str(value) for name, value in self.document.items()}
         return named | {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
