@@ -15,7 +15,7 @@ ARG BASE=docker.io/library/debian:12.12-slim
 FROM ${BASE} AS python
 RUN --mount=type=secret,id=apt,target=/etc/apt/apt.conf.d/99-secret \
     apt-get update -qq \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 ca-certificates \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt
 ENV PATH=/opt/gpuwright/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
