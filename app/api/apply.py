@@ -196,7 +196,7 @@ def _find_unstated(connection: Connection, decisions: Sequence[ObjectDecision]) 
     """Yields what holds for new services in place of what they leave out: a rate, and a tenant who pays."""
     tenant = Key(Kind.TENANT, "", DEFAULT_TENANT)
     new = [decision for decision in decisions if decision.action is Action.CREATED]
-    # Whoever has declared a tenant of this name means it.
+    # A tenant of this name that is declared is meant.
     is_meant = any(decision.key == tenant for decision in new) or objects.get(connection, tenant) is not None
     for decision in new:
         key = decision.key
