@@ -10,14 +10,14 @@ from agents.host import clocks
 from agents.kubernetes.api import ApiAway, Object
 from agents.kubernetes.following import Follower
 
-# Taints of those who take machines away; none says when, but all of them wait for budgets of disruption.
-TAKES_AWAY = (
-    "karpenter.sh/disrupted",
-    "ToBeDeletedByClusterAutoscaler",
-    "aws-node-termination-handler/spot-itn",
-    "cloud.google.com/impending-node-termination",
-)
-NOTICE = timedelta(minutes=10)  # after which the cluster autoscaler, too, ends a node whatever runs there
+# Taints of those who take machines away, and how long after them the machine goes; none says when. The first two wait
+# for budgets of disruption, and the autoscaler ends a node after that time whatever runs there; clouds wait for nobody.
+TAKES_AWAY = {
+    "karpenter.sh/disrupted": timedelta(minutes=10),
+    "ToBeDeletedByClusterAutoscaler": timedelta(minutes=10),
+    "aws-node-termination-handler/spot-itn": timedelta(minutes=2),
+    "cloud.google.com/impending-node-termination": timedelta(seconds=30),
+}
 NEAR = timedelta(days=1)  # between now and the time of a taint that is believed
 FIRST_LOOK_SECONDS = 5.0
 
@@ -30,6 +30,7 @@ class ClusterNotices:
         self._date = date
         self._nodes = nodes
         self._changed = threading.Event()
+        self._seen: dict[str, datetime] = {}  # since when, by taint
         self.deadline: datetime | None = None
         self.drained = False
         self._nodes.start(self._changed.set)
@@ -61,18 +62,18 @@ class ClusterNotices:
         return (self.deadline, self.drained) != before
 
     def _find_deadline(self, taints: Mapping[str, Object]) -> datetime | None:
-        """Returns when the machine goes; one that has no time near now is counted from now, once."""
-        found = [taints[key] for key in TAKES_AWAY if key in taints]
-        if not found:
-            return None
-        began = [_read_time(str(taint.get("value", "")) or str(taint.get("timeAdded", ""))) for taint in found]
-        now = self._date()
-        known = [time for time in began if time is not None and abs(time - now) < NEAR]  # anybody may write a value
-        return min(known) + NOTICE if known else self.deadline or now + NOTICE
+        """Returns when the machine goes; a taint that has no time near now is counted from when it was first seen."""
+        now, found = self._date(), {key: taints[key] for key in TAKES_AWAY if key in taints}
+        self._seen = {key: self._seen.get(key, now) for key in found}
+        began = {key: _read_time(taint, "value") or _read_time(taint, "timeAdded") for key, taint in found.items()}
+        near = {key: time for key, time in began.items() if time is not None and abs(time - now) < NEAR}
+        since = self._seen | near  # anybody may write a value
+        return min((time + TAKES_AWAY[key] for key, time in since.items()), default=None)
 
 
-def _read_time(text: str) -> datetime | None:
+def _read_time(taint: Object, field: str) -> datetime | None:
     """Returns a time in seconds since 1970, as the cluster autoscaler writes it, or in RFC 3339."""
+    text = str(taint.get(field, ""))
     try:
         found = datetime.fromtimestamp(int(text), UTC) if text.isdecimal() else datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.node.cluster_notices import NOTICE
+from agents.node.cluster_notices import TAKES_AWAY
 from agents.node.node import LocalNode
 from tests.kubernetes.cluster import Refused
 from tests.kubernetes.kubelet.pod_node import budgeted_namespace, pod_node
@@ -143,6 +143,14 @@ def test_taints_of_those_who_take_a_machine_away_are_notices_whatever_their_valu
             until(lambda: node.reclaim_at, "it is a notice")
             assert node.reclaim_at is not None
             assert abs(node.reclaim_at - datetime.now(UTC)) < timedelta(hours=1)
-        until(lambda: node.reclaim_at == datetime.fromtimestamp(began, UTC) + NOTICE, lambda: node.reclaim_at)
+        goes = datetime.fromtimestamp(began, UTC) + timedelta(minutes=10)
+        until(lambda: node.reclaim_at == goes, lambda: node.reclaim_at)
+        cloud = "aws-node-termination-handler/spot-itn"  # its value names the notice
+        pod_cluster.kubectl("taint", "nodes", "taken", f"{cloud}=spot-itn-0f3a:NoSchedule")
+        until(lambda: node.reclaim_at and node.reclaim_at < goes, "two minutes are sooner than ten")
+        assert node.reclaim_at is not None
+        assert node.reclaim_at - datetime.now(UTC) <= TAKES_AWAY[cloud]
+        pod_cluster.kubectl("taint", "nodes", "taken", f"{cloud}-")
+        until(lambda: node.reclaim_at == goes, lambda: node.reclaim_at)
         pod_cluster.kubectl("taint", "nodes", "taken", "ToBeDeletedByClusterAutoscaler-")
         until(lambda: node.reclaim_at is None, "it is withdrawn")
