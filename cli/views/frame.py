@@ -34,7 +34,7 @@ def frame(
         *_silent_nodes(overview),
         *left_out,
     ]
-    decided = [*_decisions(overview), *_troubles(overview)]
+    decided = [*_pools(overview, name_currency("COST/H", currency)), *_decisions(overview), *_troubles(overview)]
     room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
     most = None if room is None else max(3, min(len(services) + 1, room * 2 // 3))
     of_services = _services(services, most, paint, name_currency("COST/H", currency))
@@ -155,6 +155,16 @@ def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> 
         for gpu in gpus
     ]
     return _table(["GPU", "SM%", "MEMORY", "BUSY", "POWER", "RUNS"], rows, [""] * len(rows), most, paint, "GPUs")
+
+
+def _pools(overview: Mapping[str, Any], cost: str) -> list[str]:
+    """Returns a table of the pools, with what their nodes cost now and for how long these were of no use."""
+    rows = [
+        [pool["pool"], pool["nodes"], pool["starting"], _money(pool["costPerHour"]), f"{pool['wastedMinutes']:.0f}"]
+        for pool in overview.get("pools", ())
+    ]
+    table = _table(["POOL", "NODES", "STARTING", cost, "WASTED MIN"], rows, [""] * len(rows), FEW + 1, {}, "pools")
+    return [*table, ""] if table else []
 
 
 def _decisions(overview: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from app.api.requests import Ctx, Who, answer
 from app.control.answer.explain.plan_lines import drop_left_out
 from app.control.answer.explain.shares import ServiceCost, divide_costs
 from app.control.formulate.pose import pose
+from app.control.rent import money
 from app.control.tell import slo
 from app.nodes.reporting_condition import PATIENCE
 from app.problem import HttpProblem
@@ -110,6 +111,16 @@ class OverviewEventWire(TypedDict):
     message: str
 
 
+class RentedPoolWire(TypedDict):
+    """A pool: its rented nodes, what they cost an hour, and how long they started or had nothing planned on them."""
+
+    pool: str
+    nodes: int
+    starting: int
+    costPerHour: float
+    wastedMinutes: float
+
+
 class LeaderWire(TypedDict):
     """The planner that leads."""
 
@@ -126,6 +137,7 @@ class OverviewWire(TypedDict):
     gpus: NotRequired[list[OverviewGpuWire]]
     leaving: NotRequired[list[LeavingGpuWire]]
     silent: NotRequired[list[SilentNodeWire]]  # the longest silent first
+    pools: NotRequired[list[RentedPoolWire]]
     plan: NotRequired[PlanHeadWire | None]
     decisions: NotRequired[list[PlanHeadWire]]
     cycles: NotRequired[list[CycleWire]]
@@ -159,6 +171,16 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> Overview
         "silent": [
             {"node": node, "since": rfc3339(at) if at else None, "starting": is_starting}
             for node, at, is_starting in list_silent_nodes(connection, PATIENCE)
+        ],
+        "pools": [
+            {
+                "pool": pool.pool,
+                "nodes": pool.nodes,
+                "starting": pool.starting,
+                "costPerHour": pool.per_hour,
+                "wastedMinutes": round(pool.wasted_minutes, 1),
+            }
+            for pool in money.read_pools(connection)
         ],
         "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],

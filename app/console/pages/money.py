@@ -21,6 +21,7 @@ from app.console.money_page import BY, MoneyTable, make_table, span_of
 from app.console.page_answer import show
 from app.console.page_request import read_charts_query
 from app.console.visitor import Viewer
+from app.control.rent.money import PoolMoney, read_pools
 from app.reports import sheets
 from app.store.database import clock
 from app.store.money import report_queries
@@ -40,17 +41,20 @@ def money_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
 
     def read(
         connection: Connection,
-    ) -> tuple[datetime, Money, MoneyTable, Sequence[TimeChart], SpendingFigure | None]:
+    ) -> tuple[datetime, Money, MoneyTable, Sequence[TimeChart], SpendingFigure | None, Sequence[PoolMoney]]:
         at = clock.moment(connection)
         table = make_table(*(_rows(connection, _query(span, at, tenant)) for span in ("today", "month")))
         charts = read_money_charts(connection, at, tenant, currency)
         spending = None if tenant else read_spending(connection, counted, currency)
-        return at, read_money(connection, who, at, currency), table, charts, spending
+        pools = [] if tenant else read_pools(connection, span_of("month", at)[0])
+        return at, read_money(connection, who, at, currency), table, charts, spending, pools
 
-    at, money, table, charts, spending = ctx.database.read(read)
+    at, money, table, charts, spending, pools = ctx.database.read(read)
     query = read_charts_query(request.query_params)
     section = draw_month(charts, lambda _, shown: f"/money{query.part(table=shown)}", query.table)
-    return show(request, who, "money.html", at, money=money, table=table, charts=section, spending=spending)
+    return show(
+        request, who, "money.html", at, money=money, table=table, charts=section, spending=spending, pools=pools
+    )
 
 
 @router.get("/money/{span}.csv")

@@ -135,6 +135,27 @@ def test_money_shows_where_it_goes_as_services_and_the_plan_say(server: RunningS
     assert {one["idlePerHour"] for one in own} == {None}, "neighbours would show in it"
 
 
+def test_money_has_the_nodes_of_pools_with_what_they_cost(server: RunningServer, viewer: str) -> None:
+    assert "Rented from pools" not in visit(server, viewer, "/money").text, "there is no pool"
+    known = server.request("GET", "/api/v1/nodes").json["items"][0]["spec"]["gpuType"]
+    (kind,) = (i for i in server.request("GET", "/api/v1/gputypes").json["items"] if i["metadata"]["name"] == known)
+    spec = {"gpuType": known, "gpusPerNode": 2, "cpuCores": 8, "memoryGib": 64, "max": 3, "hook": "cloud"}
+    pool = {"apiVersion": "gpuwright/v1", "kind": "Pool", "metadata": {"name": "burst"}, "spec": spec}
+    assert server.request("POST", "/api/v1/apply", [pool]).status == 200
+    with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
+        connection.execute(RENTED)
+        text = words(visit(server, viewer, "/money").text)
+        overview = server.request("GET", "/api/v1/overview").json
+        own = visit(server, session(server, server.token("viewer", tenant="shop")), "/money").text
+        connection.execute(b"DELETE FROM rented_node")
+    assert server.request("DELETE", "/api/v1/pools/burst").status in (200, 204)
+    per_hour = 2 * kind["spec"]["pricePerHour"]
+    assert re.search(rf"burst 1 1 starting {per_hour:.2f} [\d.]+ [\d.]+ 3\d", text), text
+    (shown,) = overview["pools"]
+    assert (shown["nodes"], shown["costPerHour"]) == (1, pytest.approx(per_hour))
+    assert "Rented from pools" not in own, "it is the money of the fleet"
+
+
 def test_before_the_first_booking_of_a_month_money_still_has_its_trend(server: RunningServer, viewer: str) -> None:
     month = "day >= date_trunc('month', moment(), 'UTC')"
     with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
@@ -156,6 +177,11 @@ def test_a_tenant_sees_the_charts_of_its_own(server: RunningServer) -> None:
         assert "shop" in text and "lab" not in text and "dle" not in text.replace("middle", "")
 
 
+RENTED = b"""
+    INSERT INTO rented_node (key, node, pool, hook, state, asked_at, since, start_seconds, minimum_seconds, paid_at)
+    SELECT 'burst-1', 'burst-1', 'burst', 'cloud', 'starting', at, at, 60, 600, at
+    FROM (SELECT moment() - interval '30 minutes' AS at) AS ordered
+"""
 ROWS_LEFT_OUT = "" if SOAK else "figure tbody tr:nth-child(n + 4)"  # every day the first rows, which the rest equal
 CHART_PAGES = (
     "/?range=7d", "/?range=1h&table=cost", "/services/shop/a?range=1h&table=rate", "/money?table=works",

@@ -54,6 +54,15 @@ def test_money_has_its_currency_once_in_the_head_and_once_in_the_heading() -> No
     assert text.count("CHF") == 2
 
 
+def test_pools_have_a_table_with_their_nodes_money_and_wasted_minutes() -> None:
+    pool = {"pool": "burst", "nodes": 3, "starting": 1, "costPerHour": 7.2, "wastedMinutes": 12.4}
+    lines = frame(overview(pools=[pool]), currency="EUR")
+    at = next(at for at, line in enumerate(lines) if line.startswith("POOL"))
+    assert lines[at].split() == ["POOL", "NODES", "STARTING", "COST", "EUR/H", "WASTED", "MIN"]
+    assert lines[at + 1].split() == ["burst", "3", "1", "7.20", "12"]
+    assert not any(line.startswith("POOL") for line in frame(overview()))
+
+
 def test_before_the_first_measurements_the_head_counts_no_slos() -> None:
     unmeasured = [known | {"attained": None} for known in overview()["services"]]
     assert "services not measured yet" in frame(overview() | {"services": unmeasured})[1]
