@@ -65,7 +65,7 @@ class FleetLayout:
         )
         models = tuple(model for name, count in sorted(parts.items()) for model in self._models(name, count))
         return ThroughputProblem(
-            models, kinds, {key: len(places) for key, places in self.places.items()}, SM_STEPS, True, PENALTY
+            models, kinds, {key: len(places) for key, places in self.places.items()}, SM_STEPS, PENALTY
         )
 
     def _models(self, name: str, count: int) -> Iterator[ThroughputModel]:
@@ -105,10 +105,7 @@ class FleetLayout:
         uses = np.array([use for _, use in demand.whole_pressure])
         slope, base = np.polyfit(shares, uses, 1) if len(shares) > 1 else (0.0, uses[0])
         base, slope = max(0.0, float(base)), float(slope)
-        return Speed(
-            dict.fromkeys(profile.latency_ms, 0.0), dict.fromkeys(profile.latency_ms, 0.0), 0.0, run_ms,
-            max(slope, -base), base, demand.most_sensitivity,
-        )  # fmt: skip
+        return Speed(run_ms, max(slope, -base), base, demand.most_sensitivity)
 
 
 def _speeds(problem: Problem, service: Service, pools: Sequence[GpuPool]) -> PoolSpeeds | None:

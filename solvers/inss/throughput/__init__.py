@@ -31,9 +31,7 @@ __all__ = [
 
 
 def serve(problem: ThroughputProblem, most_models: int = exact.MOST_MODELS) -> ThroughputOutcome:
-    """Solves exactly up to `most_models` models, else by the heuristic with an upper bound.
-
-    To serve more models comes before throughput."""
+    """Solves exactly up to `most_models` models, else by the heuristic with an upper bound."""
     if len(problem.models) <= most_models:
         answer, most = exact.solve(problem)
         method = "every subset, set partition"

@@ -23,7 +23,7 @@ def upper_bound(problem: ThroughputProblem) -> float:
         key = subsets.likeness(model)
         if key not in alone:
             alone[key] = _choices(problem, model)
-        after = best - (problem.penalty or 0.0)  # left out
+        after = best - problem.penalty  # left out
         for step, worth in alone[key]:
             percent = step // unit
             np.maximum(after[percent:], best[: pool + 1 - percent] + worth, out=after[percent:])

@@ -11,10 +11,7 @@ MOST_MODELS = 8  # 255 subsets; each further model doubles them
 
 
 def solve(problem: ThroughputProblem) -> tuple[dict[str, ServedModel], float]:
-    """Returns the answer of most worth among those that serve most models, and that worth.
-
-    With a penalty for what is not served, only the worth counts.
-    """
+    """Returns the answer of most worth, and that worth."""
     models = tuple(sorted(problem.models, key=lambda model: model.name))
     count = len(models)
     best_of: dict[tuple[str, int], subsets.Filling] = {}
@@ -47,15 +44,9 @@ def solve(problem: ThroughputProblem) -> tuple[dict[str, ServedModel], float]:
                     after[served | mask] = (total, (*steps, (number, mask)))
         reached = after
     penalty = problem.penalty
-
-    def rank(mask: int) -> tuple[float, float, int]:
-        worth = reached[mask][0]
-        return (mask.bit_count(), worth, -mask) if penalty is None else (worth + penalty * mask.bit_count(), 0.0, -mask)
-
-    served = max(reached, key=rank)
+    served = max(reached, key=lambda mask: (reached[mask][0] + penalty * mask.bit_count(), -mask))
     worth, steps = reached[served]
-    if penalty is not None:
-        worth -= penalty * (count - served.bit_count())
+    worth -= penalty * (count - served.bit_count())
     answer: dict[str, ServedModel] = {}
     for number, mask in steps:
         name, gpu = problem.places[number]

@@ -1,4 +1,4 @@
-"""Judges an answer by InSS's constraints (1a)-(1e) and its objective. It shares no code with the solvers."""
+"""Judges an answer by InSS's constraints (1a)-(1c) and (1e), and by its reward. It shares no code with the solvers."""
 
 from __future__ import annotations
 
@@ -22,31 +22,21 @@ def list_together(answer: Answer) -> Mapping[NumberedGpu, Sequence[str]]:
 
 
 def exec_ms(problem: ThroughputProblem, answer: Answer, name: str, together: Sequence[str]) -> float:
-    """Returns the transfer, scheduling and running time of one batch next to its neighbours."""
+    """Returns the time of one batch next to its neighbours."""
     served, models = answer[name], problem.by_name
-    kind = problem.type_of[served.gpu_type]
     speed = models[name].speeds[served.gpu_type]
-    neighbours = [other for other in together if other != name]
-    slower = 0.0
-    if neighbours:
-        slower = kind.schedule_ms_per_model * (len(neighbours) + 1) + kind.schedule_ms
     used = 0.0
-    for other in neighbours:
-        theirs = models[other].speeds[served.gpu_type]
-        used += theirs.cache_slope * answer[other].sm_percent / 100 + theirs.cache_base
-    return (
-        speed.transfer_ms[served.batch]
-        + (speed.kernel_ms + slower) * speed.kernels[served.batch]
-        + speed.run_ms[served.batch, served.sm_percent] * (1 + speed.cache_sensitivity * used)
-    )
+    for other in together:
+        if other != name:
+            theirs = models[other].speeds[served.gpu_type]
+            used += theirs.cache_slope * answer[other].sm_percent / 100 + theirs.cache_base
+    return speed.run_ms[served.batch, served.sm_percent] * (1 + speed.cache_sensitivity * used)
 
 
 def count_served(problem: ThroughputProblem, answer: Answer, name: str, at_ms: float) -> float:
     """Returns the part of h that keeps the SLO, linear between the points of the shape's curve."""
     served = answer[name]
     curve, h = problem.by_name[name].shapes[served.batch].usable, throughput(served, at_ms)
-    if not curve:
-        return h
     for (low_ms, low), (high_ms, high) in pairwise(curve):
         if low_ms <= at_ms <= high_ms:
             return h * (low + (high - low) * (at_ms - low_ms) / (high_ms - low_ms))
@@ -59,17 +49,15 @@ def throughput(served: ServedModel, at_ms: float) -> float:
 
 
 def objective(problem: ThroughputProblem, answer: Answer) -> float:
-    """Returns the sum of h, or of h / H, less the penalty for the shares of rates that are not served."""
+    """Returns the sum of h / H, less the penalty for the shares of rates that are not served."""
     total, together = 0.0, list_together(answer)
     for model in problem.models:
         missed = 1.0
         if served := answer.get(model.name):
             at_ms = exec_ms(problem, answer, model.name, together[served.gpu_type, served.gpu])
-            per_second = throughput(served, at_ms)
-            total += per_second / model.norm_per_second if problem.is_normalised else per_second
+            total += throughput(served, at_ms) / model.norm_per_second
             missed = max(0.0, 1 - count_served(problem, answer, model.name, at_ms) / model.rate_per_second)
-        if problem.penalty is not None:
-            total -= problem.penalty * missed
+        total -= problem.penalty * missed
     return total
 
 
@@ -101,7 +89,4 @@ def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
         most = models[name].shapes[chosen.batch].most_exec_ms
         if late > most * (1 + TOLERANCE):  # (1c)
             found.append(f"{name}: a batch takes {late:g} ms; its SLO allows {most:g} ms")
-        carried = count_served(problem, answer, name, late)
-        if problem.penalty is None and carried < models[name].rate_per_second * (1 - TOLERANCE):  # (1d)
-            found.append(f"{name}: it serves fewer than its {models[name].rate_per_second:g} requests a second")
     return found

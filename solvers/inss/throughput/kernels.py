@@ -15,8 +15,6 @@ SLACK = 1e-9  # relative: the rounding of floating-point sums
 @njit("float64(float64[:, ::1], int64, float64)", inner=True)
 def usable_share(curve: Floats, points: int, at_ms: float) -> float:
     """Returns the share of a throughput that keeps the SLO, linear between the points of (exec ms, share)."""
-    if points == 0:
-        return 1.0
     if at_ms <= curve[0, 0]:
         return float(curve[0, 1])
     for right in range(1, points):
@@ -28,19 +26,17 @@ def usable_share(curve: Floats, points: int, at_ms: float) -> float:
 
 @njit(
     "float64(int64[:, ::1], int64[::1], float64[::1], float64[:, :, ::1], float64[:, ::1], float64[:, ::1],"
-    " float64[:, ::1], float64[:, ::1], float64[:, :, :, ::1], int64[:, ::1], float64[:, ::1], float64[:, ::1],"
-    " float64, float64, float64, boolean, int64[::1])",
+    " float64[:, :, :, ::1], int64[:, ::1], float64[:, ::1], float64[:, ::1], float64, float64, int64[::1])",
     makes_arrays=True,
 )
 def fill(
-    ways: Ints, members: Ints, batches: Floats, run_ms: Floats, transfer_ms: Floats, kernels: Floats, most_ms: Floats,
-    memory_gib: Floats, curves: Floats, points: Ints, uses: Floats, terms: Floats, slower: float, gpu_gib: float,
-    penalty: float, is_hard: bool, chosen: Ints,
+    ways: Ints, members: Ints, batches: Floats, run_ms: Floats, most_ms: Floats, memory_gib: Floats, curves: Floats,
+    points: Ints, uses: Floats, terms: Floats, gpu_gib: float, penalty: float, chosen: Ints,
 ) -> float:  # fmt: skip
     """Returns the most worth of a GPU with these models; `chosen` receives the split and the batches of each.
 
-    Tables have a row for each model, and columns for batches and then SM steps; `terms` are its kernel time, its
-    sensitivity, the worth of a request a second and its rate. It returns -inf where the models cannot share the GPU.
+    Tables have a row for each model, and columns for batches and then SM steps; `terms` are its sensitivity,
+    the worth of a request a second and its rate. It returns -inf where the models cannot share the GPU.
     """
     count, columns = members.shape[0], batches.shape[0]
     worth = np.full((ways.shape[0], count, columns), -np.inf)
@@ -51,22 +47,17 @@ def fill(
             together += float(uses[members[i], ways[way, i]])
         for i in range(count):
             model, step, best = members[i], ways[way, i], -np.inf
-            others = 1.0 + terms[model, 1] * (together - uses[model, step])
+            others = 1.0 + terms[model, 0] * (together - uses[model, step])
             for b in range(columns):
                 alone = run_ms[model, b, step]
                 if not alone < np.inf:
                     continue
-                exec_ms = transfer_ms[model, b] + (terms[model, 0] + slower) * kernels[model, b] + alone * others
+                exec_ms = alone * others
                 if exec_ms > most_ms[model, b] * (1.0 + SLACK):
                     continue
                 per_second = batches[b] / exec_ms * 1000.0
                 served = per_second * usable_share(curves[model, b], points[model, b], exec_ms)
-                value = terms[model, 2] * per_second
-                if is_hard:
-                    if served < terms[model, 3] * (1.0 - SLACK):
-                        continue
-                else:
-                    value -= penalty * max(0.0, 1.0 - served / terms[model, 3])
+                value = terms[model, 1] * per_second - penalty * max(0.0, 1.0 - served / terms[model, 2])
                 worth[way, i, b] = value
                 best = max(best, value)
             most[way] += best

@@ -15,16 +15,10 @@ class WrongThroughput(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ThroughputGpuType:
-    """A GPU type: its memory, and how scheduling slows down with the number of models on it (InSS, section 4.1)."""
+    """A GPU type and its memory."""
 
     name: str
     memory_gib: float
-    schedule_ms_per_model: float = 0.0  # alpha_s, per kernel
-    schedule_ms: float = 0.0  # beta_s, per kernel
-
-    def __post_init__(self) -> None:
-        if self.schedule_ms_per_model < 0 or 2 * self.schedule_ms_per_model + self.schedule_ms < 0:
-            raise WrongThroughput(f"GPU type {self.name}: a second model would make scheduling faster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +27,14 @@ class ThroughputShape:
 
     memory_gib: float
     most_exec_ms: float  # the longest batch that keeps (1c), queueing included
-    usable: tuple[tuple[float, float], ...] = ()  # (exec ms, share of h that keeps the SLO); none: all of h, as in (1d)
+    usable: tuple[tuple[float, float], ...]  # (exec ms, share of h that keeps the SLO)
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """A model on a GPU type: the parts of InSS's latency."""
+    """A model on a GPU type: its time alone, as measured with transfer and scheduling, and what neighbours do to it."""
 
-    transfer_ms: Mapping[int, float]  # by batch: data in, over PCIe
-    kernels: Mapping[int, float]  # by batch: n
-    kernel_ms: float  # o^sch, alone
-    run_ms: Mapping[tuple[int, int], float]  # by (batch, SM%): o^r, alone
+    run_ms: Mapping[tuple[int, int], float]  # by (batch, SM%)
     cache_slope: float  # alpha^u: L2 use per share of the SMs
     cache_base: float  # beta^u
     cache_sensitivity: float  # alpha^cache: slowdown per unit of the others' L2 use
@@ -64,7 +55,7 @@ class ThroughputModel:
     rate_per_second: float  # lambda, constraint (1d)
     shapes: Mapping[int, ThroughputShape]
     speeds: Mapping[str, Speed]
-    norm_per_second: float = 1.0  # H: throughput at 100 % SM and batch 1, for the normalised objective
+    norm_per_second: float  # H: throughput at 100 % SM and the least batch
     family: str = ""  # at most one model of a family runs on a GPU; "": any number
     is_dedicated: bool = False  # nothing else runs on its GPU
 
@@ -76,9 +67,8 @@ class ThroughputProblem:
     models: tuple[ThroughputModel, ...]
     gpu_types: tuple[ThroughputGpuType, ...]
     gpus: Mapping[str, int]  # by type
-    sm_steps: tuple[int, ...] = tuple(range(10, 101, 10))
-    is_normalised: bool = False
-    penalty: float | None = None  # omega of reward (3), for the share of a rate that is not served; None: (1d) is hard
+    sm_steps: tuple[int, ...]
+    penalty: float  # omega of reward (3), for the share of a rate that is not served
 
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]
@@ -110,10 +100,6 @@ class ThroughputProblem:
         """Returns whether a GPU may run these models at once."""
         families = [model.family for model in models if model.family]
         return len(set(families)) == len(families) and not (len(models) > 1 and any(m.is_dedicated for m in models))
-
-    def worth(self, model: ThroughputModel, per_second: float) -> float:
-        """Returns the worth of a throughput: h, or h / H."""
-        return per_second / model.norm_per_second if self.is_normalised else per_second
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,23 +58,19 @@ class _Tables:
         )
         self.batches = np.array(batches, dtype=np.float64)
         self.run_ms = np.full((*size, len(steps)), np.inf)
-        self.transfer_ms, self.kernels, self.most_ms, self.memory_gib = (np.zeros(size) for _ in range(4))
+        self.most_ms, self.memory_gib = np.zeros(size), np.zeros(size)
         self.curves, self.points = np.zeros((*size, longest, 2)), np.zeros(size, dtype=np.int64)
         self.uses = np.zeros((len(models), len(steps)))
-        self.terms = np.zeros((len(models), 4))
+        self.terms = np.zeros((len(models), 3))
         for row, model in enumerate(models):
             speed = model.speeds[kind.name]
             self.uses[row] = [speed.cache_use(step) for step in steps]
-            self.terms[row] = speed.kernel_ms, speed.cache_sensitivity, problem.worth(model, 1.0), model.rate_per_second
+            self.terms[row] = speed.cache_sensitivity, 1.0 / model.norm_per_second, model.rate_per_second
             for column, batch in enumerate(batches):
-                if batch not in model.shapes or batch not in speed.transfer_ms:
+                if batch not in model.shapes:
                     continue
                 shape = model.shapes[batch]
                 self.run_ms[row, column] = [speed.run_ms.get((batch, step), np.inf) for step in steps]
-                self.transfer_ms[row, column], self.kernels[row, column] = (
-                    speed.transfer_ms[batch],
-                    speed.kernels[batch],
-                )
                 self.most_ms[row, column], self.memory_gib[row, column] = shape.most_exec_ms, shape.memory_gib
                 self.points[row, column] = len(shape.usable)
                 self.curves[row, column, : len(shape.usable)] = np.reshape(shape.usable, (-1, 2))
@@ -115,13 +111,11 @@ def best(
     tables = _read_tables(problem).of[kind.name]
     if len(ways) == 0 or len(tables.batches) == 0:
         return None
-    slower = kind.schedule_ms_per_model * count + kind.schedule_ms if count > 1 else 0.0
     members = np.array([tables.row_of[model.name] for model in models], dtype=np.int64)
     chosen = np.zeros(2 * count, dtype=np.int64)
     worth = fill(
-        ways, members, tables.batches, tables.run_ms, tables.transfer_ms, tables.kernels, tables.most_ms,
-        tables.memory_gib, tables.curves, tables.points, tables.uses, tables.terms, slower, kind.memory_gib,
-        problem.penalty or 0.0, problem.penalty is None, chosen,
+        ways, members, tables.batches, tables.run_ms, tables.most_ms, tables.memory_gib, tables.curves, tables.points,
+        tables.uses, tables.terms, kind.memory_gib, problem.penalty, chosen,
     )  # fmt: skip
     if worth == -np.inf:
         return None
