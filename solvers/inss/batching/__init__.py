@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solvers.inss.batching.answer import Batches, NeededChange, NoBatches, Outcome
+from solvers.inss.batching.answer import Batches, NoBatches, Outcome
 from solvers.inss.batching.bda import bda
 from solvers.inss.batching.exact import highest_throughput
 from solvers.inss.batching.explain import no_batches
@@ -15,7 +15,6 @@ __all__ = [
     "BatchedModel",
     "Batches",
     "BatchingProblem",
-    "NeededChange",
     "NoBatches",
     "Outcome",
     "WrongBatching",

@@ -1,4 +1,4 @@
-"""The answers: batches with their proof, or the models without a valid batch and what would help."""
+"""The answers: batches with their proof, or why there are none."""
 
 from __future__ import annotations
 
@@ -18,26 +18,10 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True)
-class NeededChange:
-    """One number and the value it would need to have."""
-
-    of: str  # a model, or the GPU
-    what: str
-    value: float
-
-    def __str__(self) -> str:
-        return f"{self.what} of {self.of} {self.value:g}"
-
-
-@dataclass(frozen=True, slots=True)
 class NoBatches:
-    """No valid batches were found: SM% or GPUs must change (InSS's case 2). `is_proved`: there are none."""
+    """No valid batches were found: SM% or GPUs must change (InSS's case 2)."""
 
-    cannot_run: tuple[str, ...]
     reason: str
-    changes: tuple[NeededChange, ...]  # enough if all are made
-    is_proved: bool
-    work: int
 
 
 Outcome: TypeAlias = Batches | NoBatches
