@@ -93,10 +93,12 @@ def try_verbs() -> tuple[str, list[str]]:
 
 def try_trials() -> tuple[str, list[str]]:
     """Lets Mudi's search measure as often as it may, where a batch of 32 is the fastest that meets the SLO."""
-    from solvers.mudi.tuning import MeasuredBatch, Tuning
-    from solvers.mudi.tuning.search import search
+    from solvers.mudi.tuning import BatchTrial, BatchTuner, MeasuredBatch, Tuning
 
-    tuner = search(Tuning(slo_ms=40.0, most_batch=64), lambda batch: MeasuredBatch(100.0 + 640.0 / batch, 8.0 + batch))
+    tuner = BatchTuner(Tuning(slo_ms=40.0, most_batch=64))
+    while tuner.remaining > 0:
+        batch = tuner.next()
+        tuner.add([BatchTrial(batch, MeasuredBatch(100.0 + 640.0 / batch, 8.0 + batch))])
     best = tuner.best()
     faults = [] if best is not None and 28 <= best <= 32 else [f"batch {best} was chosen of {tuner.trials}"]
     return f"{len(tuner.trials)} trials of mudi, batch {best}", faults

@@ -26,7 +26,7 @@ from lab.evaluate.verdicts import MeasuredFigure, measured_alike
 from simulation.fleet_truth import interpolate
 from simulation.serving.batches import serve
 from solvers.latency import latency_at
-from solvers.mudi.tuning import Measure, MeasuredBatch, Tuned, Tuning, tune
+from solvers.mudi.tuning import BatchTrial, BatchTuner, MeasuredBatch, Tuning
 from solvers.planners.names import JOINT, MUDI
 from solvers.planning.problem import Curve, JobProfile, Problem, Profile, Service
 
@@ -41,6 +41,7 @@ CLOSE_SHARE, OFTEN_SHARE = 0.05, 0.95
 EDGES = np.geomspace(0.01, 130.0, 1_900)  # of classes of latency, relative to the SLO
 BUDGETS = (8, 12, 16, 20, 24, 32, 48)  # measurements allowed
 Floats: TypeAlias = NDArray[np.float64]
+Measure: TypeAlias = Callable[[int], MeasuredBatch]
 Search: TypeAlias = Callable[[Tuning, Measure, Random], int | None]
 
 
@@ -181,8 +182,11 @@ def _draw(problem: Problem, draws: Random) -> TunedCopy:
 
 
 def _choose_by_belief(tuning: Tuning, measure: Measure, draws: Random) -> int | None:
-    found = tune(tuning, measure)
-    return found.batch if isinstance(found, Tuned) else None
+    tuner = BatchTuner(tuning)
+    while tuner.remaining > 0:
+        batch = tuner.next()
+        tuner.add([BatchTrial(batch, measure(batch))])
+    return tuner.best()
 
 
 def _choose_at_random(tuning: Tuning, measure: Measure, draws: Random) -> int | None:

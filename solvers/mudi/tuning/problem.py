@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
-from typing import TypeAlias
 
 
 class WrongTuning(ValueError):
@@ -22,9 +20,6 @@ class MeasuredBatch:
     def __post_init__(self) -> None:
         check_above_zero("iterationMs", self.iteration_ms)
         check_above_zero("latencyMs", self.latency_ms)
-
-
-Measure: TypeAlias = Callable[[int], MeasuredBatch]  # the caller decides how a batch is tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +50,6 @@ class BatchTrial:
 
     batch: int
     measured: MeasuredBatch
-
-
-@dataclass(frozen=True, slots=True)
-class TuningEvidence:
-    """The search that found the batch. The curves are measured, not given, so there is an estimate but no bound."""
-
-    method: str
-    trials: tuple[BatchTrial, ...]
-    believed_least_ms: float  # at the search's confidence, no batch that may meet the SLO is faster
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """The batch, and the times expected of it after all measurements."""
-
-    batch: int
-    iteration_ms: float
-    latency_ms: float
-    certificate: TuningEvidence
-
-
-@dataclass(frozen=True, slots=True)
-class NoBatch:
-    """No batch that was tried is expected to meet the SLO."""
-
-    reason: str
-    least_slo_ms: float  # the SLO that the fastest batch tried is expected to meet
-    certificate: TuningEvidence
-
-
-Outcome: TypeAlias = Tuned | NoBatch
 
 
 def check_above_zero(name: str, value: float) -> None:

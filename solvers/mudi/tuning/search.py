@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.gaussian import Floats, GaussianFit, fit_gaussian, matern
-from solvers.mudi.tuning.problem import BatchTrial, Measure, Tuning
+from solvers.mudi.tuning.problem import BatchTrial, Tuning
 
 FIRST_TRIALS = 6  # spread over the range, before there is an estimate
 LAST_TRIALS = 4  # of the batch expected to be the answer, because an answer must have been measured
@@ -138,15 +138,6 @@ def first_batches(tuning: Tuning) -> list[int]:
         last = len(tuning.batches) - 1
         return sorted({tuning.batches[round(last * step / steps)] for step in range(steps + 1)})[: tuning.evaluations]
     return sorted({round(tuning.most_batch ** (step / steps)) for step in range(steps + 1)})[: tuning.evaluations]
-
-
-def search(tuning: Tuning, measure: Measure) -> BatchTuner:
-    """Spends every evaluation and returns the final estimates."""
-    tuner = BatchTuner(tuning)
-    while tuner.remaining > 0:
-        batch = tuner.next()
-        tuner.add([BatchTrial(batch, measure(batch))])
-    return tuner
 
 
 @dataclass(frozen=True, slots=True)
