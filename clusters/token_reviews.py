@@ -1,6 +1,8 @@
-"""Asks an API server whose a token is, by a TokenReview: only it can tell, and it asks no one else."""
+"""Asks an API server whose a token is, by a TokenReview, and for the labels of the node whose pod it is of."""
 
 from __future__ import annotations
+
+from urllib.parse import quote
 
 import httpx2
 from lightkube.config.kubeconfig import SingleConfig
@@ -8,21 +10,29 @@ from lightkube.core.exceptions import ConfigError
 
 from clusters.addresses import show_message, show_origin
 from clusters.kubeconfigs import ClusterUnreachable, connect
-from clusters.objects import KubeObject, read_mapping, read_text
+from clusters.objects import KubeObject, read_field, read_list, read_mapping, read_text
 from clusters.plugin_tokens import TokenFailed
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+NODES = "/api/v1/nodes"
+BOUND_NODE = "authentication.kubernetes.io/node-name"
 ANSWER_SECONDS = 5.0  # the agent waits for ten
 
 
 def review_token(config: SingleConfig, token: str, audience: str) -> KubeObject:
-    """Returns the status of a review of the token, which should be meant for the audience."""
+    """Returns the status of a review of the token, which should be meant for the audience, with `nodeLabels`."""
     kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
     server = show_origin(config.cluster.server)
     try:
         with connect(config) as client:
             client.timeout = httpx2.Timeout(ANSWER_SECONDS)
             response = client.post(REVIEWS, json={**kind, "spec": {"token": token, "audiences": [audience]}})
+            status = _read_answer(server, response, 201, "TokenReview", "create tokenreviews")
+            bound = read_list(status, "status", "user", "extra", BOUND_NODE)
+            if read_field(status, "status", "authenticated") is not True or len(bound) != 1:
+                return read_mapping(status, "status")
+            response = client.get(f"{NODES}/{quote(str(bound[0]), safe='')}")
+            found = {} if response.status_code == 404 else _read_answer(server, response, 200, "Node", "get nodes")
     except TokenFailed as failed:
         raise ClusterUnreachable(f"this server has no token for {server}: {failed.reason}") from None
     except httpx2.LocalProtocolError:  # its text repeats the token
@@ -31,12 +41,16 @@ def review_token(config: SingleConfig, token: str, audience: str) -> KubeObject:
         raise ClusterUnreachable(f"{server} did not answer: {type(error).__name__}") from None
     except (ConfigError, OSError, ValueError):
         raise ClusterUnreachable(f"the file with this server's token for {server} cannot be read") from None
+    return {**read_mapping(status, "status"), "nodeLabels": read_mapping(found, "metadata", "labels")}
+
+
+def _read_answer(server: str, response: httpx2.Response, status: int, kind: str, right: str) -> KubeObject:
     try:
         answer = read_mapping({"answer": response.json()}, "answer")
     except (ValueError, RecursionError):
         answer = {}
-    if response.status_code == 201 and read_text(answer, "kind") == "TokenReview":
-        return read_mapping(answer, "status")
+    if response.status_code == status and read_text(answer, "kind") == kind:
+        return answer
     reason = show_message(read_text(answer, "message") or response.reason_phrase)
-    remedy = "; this server's account needs the right to create tokenreviews" if response.status_code == 403 else ""
+    remedy = f"; this server's account needs the right to {right}" if response.status_code == 403 else ""
     raise ClusterUnreachable(f"{server} answered {response.status_code} {reason}{remedy}")

@@ -41,14 +41,14 @@ def join(
 
 def join_as_pod(folder: StateFolder, server: str, pod: PodJoin, ca_file: str = "") -> Credential:
     """Joins with the token of the pod's service account, unless the folder has this node's credential already."""
-    kept, node = None, name_node(pod.node)
+    kept = None
     with suppress(msgspec.MsgspecError):
         kept = folder.credential()
-    if kept is not None and kept.pod is not None and (kept.server, kept.node) == (server, node):
+    if kept is not None and kept.pod is not None and (kept.server, kept.pod.node) == (server, pod.node):
         credential = msgspec.structs.replace(kept, ca_file=ca_file, pod=pod)
     else:
         _prepare(folder)
-        credential = _ask_to_join(Credential(server, node, "", ca_file, pod=pod), _read_token(pod), pod.spec)
+        credential = _ask_to_join(Credential(server, "", "", ca_file, pod=pod), _read_token(pod), pod.spec)
     folder.keep_credential(credential)
     return credential
 
@@ -72,9 +72,11 @@ def _read_token(pod: PodJoin) -> str:
 
 
 def _ask_to_join(credential: Credential, token: str, spec: Mapping[str, Any]) -> Credential:
+    # A pod asks by its cluster's name for the node; the answer says what it is called here.
+    node = name_node(credential.pod.node) if credential.pod else credential.node
     link = Link(credential.server, ca_file=credential.ca_file)
     try:
-        body = msgspec.json.encode({"token": token, "node": credential.node, **spec})
+        body = msgspec.json.encode({"token": token, "node": node, **spec})
         answer = link.request("POST", "/api/v1/join", body)
     finally:
         link.close()

@@ -11,9 +11,13 @@ from app.manifests.faults import escape
 AUDIENCE = "gpuwright"  # so that no other service's token joins, and ours opens nothing in the cluster
 FORM = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)  # of a JSON Web Token
 BOUND = "authentication.kubernetes.io/"
+# Of a node that is to have another name here. No kubelet may set labels that begin so, not even its own node's.
+NAME_LABEL = "node-restriction.kubernetes.io/gpuwright-node"
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 Review = Mapping[str, object]
-ReviewToken = Callable[[str, str], Review]  # of a token for an audience: the status of a TokenReview
+# Of a token for an audience: the status of a TokenReview, and under nodeLabels those of the node that it is bound to.
+ReviewToken = Callable[[str, str], Review]
 
 
 class ReviewFailed(Exception):
@@ -36,7 +40,14 @@ def find_refusal(review: Review, account: str, node: str) -> tuple[str, str]:
         return "forbidden", f"this token is bound to no pod on a node: {needs}"
     if name_node(bound) != node:
         return "forbidden", f"this token is of a pod on node {escape(bound)}, not on {node}"
+    if (named := _read_label(review)) and not NAME.fullmatch(named):
+        return "forbidden", f"the label {NAME_LABEL} of node {escape(bound)} is {escape(named)}, and no DNS label"
     return "", ""
+
+
+def name_admitted(review: Review) -> str:
+    """Returns what the node is called here: as its label says, else as Kubernetes calls it."""
+    return _read_label(review) or name_node(_read_bound(review, "node-name"))
 
 
 def name_holder(review: Review) -> str:
@@ -50,6 +61,11 @@ def _read_bound(review: Review, what: str) -> str:
     extra = _user(review).get("extra")
     found = _list(extra.get(BOUND + what)) if isinstance(extra, Mapping) else ()
     return str(found[0]) if len(found) == 1 else ""
+
+
+def _read_label(review: Review) -> str:
+    labels = review.get("nodeLabels")
+    return str(labels.get(NAME_LABEL, "")) if isinstance(labels, Mapping) else ""
 
 
 def _user(review: Review) -> Mapping[str, object]:

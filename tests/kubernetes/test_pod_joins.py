@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.control.join import join_as_pod
+from agents.control.join import join_again, join_as_pod
 from agents.node.state_folder import PodJoin, StateFolder
+from app.world.service_accounts import NAME_LABEL
 from tests.kubernetes.agent_pods import bind_token, put_pod
 from tests.kubernetes.cluster import Cluster
 from tests.support.forked import ROOT
@@ -49,7 +50,8 @@ class Joining:
 @pytest.fixture
 def joining(cluster: Cluster, namespace: str, database_url: str) -> Iterator[Joining]:
     reviewer = cluster.add_user(namespace, "api")
-    cluster.grant(reviewer, [("authentication.k8s.io", "tokenreviews", "create")], everywhere=True)
+    rights = [("authentication.k8s.io", "tokenreviews", "create"), ("", "nodes", "get")]
+    cluster.grant(reviewer, rights, everywhere=True)
     for account in ("agent", "other"):
         cluster.kubectl("-n", namespace, "create", "serviceaccount", account)
     yield from Joining(cluster, namespace, database_url, reviewer.kubeconfig).start()
@@ -109,6 +111,32 @@ def test_a_node_whose_name_has_dots_joins_with_hyphens(joining: Joining, tmp_pat
     pod = PodJoin("ip-10-0-0-1.ec2.internal", str(file), SPEC)
     joined = join_as_pod(StateFolder(tmp_path / "state"), joining.server.url, pod)
     assert (joined.node, joined.pod) == ("ip-10-0-0-1-ec2-internal", pod)
+
+
+def test_a_node_joins_under_the_name_that_its_label_has_and_keeps_it(joining: Joining, tmp_path: Path) -> None:
+    """As one that was rented does: its order has named it before its cloud has."""
+    labels = {NAME_LABEL: "burst-1"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ip-10-0-0-9.ec2.internal", "labels": labels}}
+    joining.cluster.kubectl("create", "-f", "-", given=node)
+    try:
+        file, folder = tmp_path / "token", StateFolder(tmp_path / "state")
+        file.write_text(joining.pod_token("ip-10-0-0-9.ec2.internal"))
+        pod = PodJoin("ip-10-0-0-9.ec2.internal", str(file), SPEC)
+        joined = join_as_pod(folder, joining.server.url, pod)
+        assert (joined.node, joined.pod) == ("burst-1", pod)
+        assert join_as_pod(folder, joining.server.url, pod).token == joined.token, "its pod starts again"
+        again = join_again(folder, joined)
+        assert again.node == "burst-1" and again.token != joined.token
+        who = joining.server.request("GET", "/api/v1/whoami", token=again.token).json
+        assert (who["scope"], who["node"]) == ("node", "burst-1")
+        assert joining.server.request("GET", "/api/v1/nodes/ip-10-0-0-9-ec2-internal").status == 404
+        refused = joining.ask(file.read_text(), "burst-1")
+        assert refused.status == 403, "nobody asks by another name than the cluster's"
+        joining.cluster.kubectl("label", "--overwrite", "node", pod.node, f"{NAME_LABEL}=Burst.1")
+        refused = joining.ask(file.read_text(), "ip-10-0-0-9-ec2-internal")
+        assert (refused.status, "is Burst.1, and no DNS label" in refused.json["detail"]) == (403, True)
+    finally:
+        joining.cluster.kubectl("delete", "node", "ip-10-0-0-9.ec2.internal")
 
 
 def test_a_pod_that_joins_without_end_is_made_to_wait(joining: Joining) -> None:

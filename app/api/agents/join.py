@@ -109,6 +109,8 @@ def _join_as_pod(
     if slug == "unauthorized":
         raise HttpProblem(slug, refusal, headers=secrets.UNAUTHORIZED)
     newcomer = _name_newcomer(request, f"kubernetes:{service_accounts.name_holder(review)}")
+    if not slug:
+        wanted.node = service_accounts.name_admitted(review)  # it has asked by the name that its cluster gives it
 
     def admit(connection: Connection) -> Reply[NodeTokenWire] | HttpProblem:
         if slug:
