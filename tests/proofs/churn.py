@@ -242,7 +242,6 @@ def simulated(
         for name in plan.change(count):
             process = virtual.process(name)
             process.exit_by(virtual.now)
-            virtual.machine.slots[process.launch.gpu].due_at = virtual.now
             killed[name] = process.pid
         made += count
         virtual.offer(*plan.instances)

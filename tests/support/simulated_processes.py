@@ -161,7 +161,8 @@ class PopulatedMachine(Machine):
 
     def at(self, uuid: str, now: float) -> SimulatedSlot:
         slot, until = self.slots[uuid], max(self.now, now)
-        there = [process for process in self.processes.values() if process.launch.gpu == uuid]
+        running = (process for process in self.processes.values() if process.exited_at is None)
+        there = [process for process in running if process.launch.gpu == uuid]
         moment = slot.gpu.now
         while there and moment <= until:
             slot.gpu.advance(moment)

@@ -251,7 +251,6 @@ class CampaignNode(WholeNode):
         process = self._runtime.process(copy)
         if process is not None:
             process.exit_by(self.machine.now)
-            self.machine.slots[process.launch.gpu].due_at = self.machine.now
 
     def hang(self, copy: str) -> None:
         """Lets a process run on and answer nothing any more."""
