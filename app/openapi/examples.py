@@ -12,7 +12,7 @@ TAGS: Mapping[str, str] = {
     "campaigns": "Measure a model on a node's GPU, from which its Profile follows.",
     "cordons": "Keep plans off nodes and GPUs, empty them, and say that a cloud takes a node back.",
     "events": "What happened to objects, each with its reason.",
-    "explain": "Why a service, a job, an instance, a node, a tenant, a plan or a profile is as it is.",
+    "explain": "Why a service, a job, an instance, a node, a pool, a tenant, a plan or a profile is as it is.",
     "gateways": "For gateways: the endpoints to route to, and what they counted.",
     "gputypes": "Types of GPU: memory, clocks, watts, prices.",
     "health": "Whether the server works, and who the caller is.",

@@ -1,4 +1,4 @@
-"""`gpuwright explain`: why a service, an instance, a job, a node, a tenant, a plan or a profile is as it is."""
+"""`gpuwright explain`: why a service, an instance, a job, a node, a pool, a tenant, a plan or a profile is as it is."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ Examples:
   gpuwright explain instance search-84eaa3c4
   gpuwright explain profile resnet50-v100
   gpuwright explain node a100-1       what runs on each GPU, what is free, what keeps plans off it
+  gpuwright explain pool burst        why it has as many nodes, what it waits for, its last orders
   gpuwright explain tenant shop       what it has, what it lacks and why, its limits
 """
-WHAT = ("service", "instance", "job", "node", "tenant", "plan", "profile")
+WHAT = ("service", "instance", "job", "node", "pool", "tenant", "plan", "profile")
 OF_A_PLAN = ("service", "instance", "job")
 MOST = 2**53
 ALTERNATIVES_SHOWN = 6
@@ -106,7 +107,7 @@ def _path(client: ApiClient, args: argparse.Namespace) -> str:
         raise Failed(f"explain {args.what} needs a name; see: gpuwright explain --help")
     if args.what == "instance":
         return f"/api/v1/explain/instances/{quote(args.name, safe='/')}"
-    if args.what in ("node", "tenant"):
+    if args.what in ("node", "pool", "tenant"):
         if args.plan:
             raise Failed(f"explain {args.what} is about the plan in force; leave out --plan")
         if "/" in args.name:

@@ -63,6 +63,7 @@ NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/explain/instances/{instance}": Noun.PLAN,
     "/api/v1/explain/profiles/{name}": Kind.PROFILE,
     "/api/v1/explain/nodes/{name}": Kind.NODE,
+    "/api/v1/explain/pools/{name}": Kind.POOL,
     "/api/v1/explain/tenants/{name}": Noun.PLAN,
     "/api/v1/explain/plans/{generation}": Noun.PLAN,
     "/api/v1/whatif": Noun.WHAT_IF,

@@ -154,6 +154,23 @@ def test_a_what_if_that_stops_early_says_so(run: Run) -> None:
     assert "nothing better was found for a while" in done.err
 
 
+def test_a_pool_is_explained_with_its_price_and_its_name_is_asked_for(run: Run, server: RunningServer) -> None:
+    spec = {"gpuType": "v100-16gb", "gpusPerNode": 4, "cpuCores": 8, "memoryGib": 64, "max": 3, "hook": "cloud"}
+    pool = {"apiVersion": "gpuwright/v1", "kind": "Pool", "metadata": {"name": "burst"}, "spec": spec}
+    assert run("apply", "-f", "-", stdin=json.dumps(pool)).code == 0
+    done = run("explain", "pool", "burst")
+    assert done.code == 0, done.err
+    assert done.lines[0] == "burst has no node, of 0 to 3; one would have 4 GPUs of v100-16gb at 4.8 EUR an hour"
+    assert done.lines[1].strip() == "the planner has not looked at it yet"
+    assert json.loads(run("explain", "pool/burst", "-o", "json").out)["nodes"] == []
+    for path in ("pools/burst", "pools/none"):
+        token = server.token("viewer", tenant="shop")
+        assert server.request("GET", f"/api/v1/explain/{path}", token=token).status == 403
+    lost = run("explain", "pool", "bursd")
+    assert lost.code == 1 and "bursd" in lost.err
+    assert run("delete", "pool", "burst", "-y").code == 0
+
+
 def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     done = run("what-if", "--add-gpu", "v100-16gb=4", "--rate", "shop/a=x2", "--work", "2")
     assert done.code == 0, done.err
