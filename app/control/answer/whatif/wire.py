@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired, TypedDict, final
-
-from msgspec import Meta
+from typing import NotRequired, TypedDict, final
 
 from app.control.answer.division.wire import DivisionWire
 from app.control.answer.explain.difference_wire import ServiceDifferenceWire
@@ -156,7 +154,7 @@ class SloPriceWire(TypedDict):
     service: str
     sloMs: float
     percentile: float
-    paidPerHour: Annotated[float, Meta(description="Paid now for its copies in the plan in force; 0 without any")]
+    paidPerHour: float  # now, for its copies in the plan in force; 0 without any
     latencies: NotRequired[list[LatencyPriceWire]]
     percentiles: NotRequired[list[PercentilePriceWire]]
     costsPerHour: SloAmountWire | None
