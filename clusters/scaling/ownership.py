@@ -41,12 +41,11 @@ class FieldWriter:
 
     manager: str
     is_applied: bool
-    subresource: str
     written_at: datetime | None  # None: through `scale`, of which the server keeps no time
     has_replicas: bool
 
 
-UNKNOWN_WRITER = FieldWriter("somebody", is_applied=False, subresource="", written_at=None, has_replicas=True)
+UNKNOWN_WRITER = FieldWriter("somebody", is_applied=False, written_at=None, has_replicas=True)
 
 
 def read_writers(item: KubeObject) -> list[FieldWriter]:
@@ -55,7 +54,6 @@ def read_writers(item: KubeObject) -> list[FieldWriter]:
         FieldWriter(
             read_text(entry, "manager") or "a manager without a name",
             read_text(entry, "operation") == "Apply",
-            read_text(entry, "subresource"),
             read_stamp(read_text(entry, "time")),
             read_field(entry, "fieldsV1", "f:spec", "f:replicas") is not None,
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from lab.morak import judge
-from lab.morak.problem import PoweredGpu, PoweredSetting, PowerProblem, Starved
+from lab.morak.problem import PoweredGpu, PoweredModel, PoweredSetting, PowerProblem, Starved
 from lab.morak.tables import tables
 from solvers.morak.power.options import LET_GO, PowerOption, PowerTables, enumerate_options
-from solvers.morak.power.problem import PoweredModel, PoweredResident
+from solvers.morak.power.problem import PoweredResident
 
 CUT_SHORT = ("it would still fit; the search was stopped early", "more work")
 
@@ -117,7 +117,7 @@ def least_alone(items: PowerTables, cap_w: float) -> PowerOption | None:
 
 
 def _narrow(items: PowerTables, model: PoweredModel) -> PowerTables:
-    return items.only(np.flatnonzero(items.model == [known.name for known in items.models].index(model.name)))
+    return items.only(np.flatnonzero(items.model == items.models.index(model.name)))
 
 
 def _fastest(items: PowerTables, *ceilings_w: float) -> tuple[float, float, str, int, float]:
@@ -132,7 +132,7 @@ def _fastest(items: PowerTables, *ceilings_w: float) -> tuple[float, float, str,
             break
     ratio = took / items.limit_ms[:, None, None]
     item, clock, batch = np.unravel_index(int(np.argmin(ratio)), ratio.shape)
-    name = items.models[items.model[item]].name
+    name = items.models[items.model[item]]
     exec_ms = float(took[item, clock, batch])
     return float(ratio[item, clock, batch]), exec_ms, name, int(items.batch[batch]), items.gpu_type.clocks_mhz[clock]
 

@@ -30,10 +30,11 @@ def knee_options(problem: PowerProblem, group: Alike) -> list[PowerOption]:
     """Returns the options of a GPU of this class if every model gets the available share nearest to its knee."""
     items = tables(problem, group.gpus[0])
     chosen: list[int] = []
-    for place, model in enumerate(items.models):
+    by_name = {model.name: model for model in problem.models}
+    for place, name in enumerate(items.models):
         mine = np.flatnonzero(items.model == place)
         if len(mine):
-            curves = model.profiles[group.gpus[0].gpu_type].latency_ms
+            curves = by_name[name].profiles[group.gpus[0].gpu_type].latency_ms
             knee = share_at_knee(curves[max(curves)])
             chosen.append(int(mine[np.argmin(np.abs(items.share[mine] - knee))]))
     return narrow_options(items.only(np.array(chosen, np.int64)), group.cap_w, problem.residents_per_gpu, SETS)[0]

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from solvers.morak.power.problem import PoweredModel, PoweredResident
-from solvers.planning.problem import GpuType
+from solvers.morak.power.problem import PoweredResident
+from solvers.planning.problem import GpuType, Profile
 from solvers.proof import Proof
 
 
 class WrongPowerProblem(ValueError):
     """A problem with an unknown or repeated name, or an invalid number."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoweredModel:
+    """A model under saturated load: every batch is full, and batches run back to back."""
+
+    name: str
+    limit_ms: float  # of one batch's execution: Morak, constraint (3)
+    profiles: Mapping[str, Profile]  # by GPU type
+    sm_percents: Mapping[str, tuple[int, ...]]  # by GPU type: the shares of a GPU it may get
+    weight: float = 1.0  # the worth of one request
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def tables(problem: PowerProblem, gpu: PoweredGpu) -> PowerTables:
         power_w[row] = _read_curve(demand.power_w, share) * clocks**demand.power_exponent
     return PowerTables(
         gpu_type=gpu_type,
-        models=models,
+        models=tuple(model.name for model in models),
         model=np.array([place for place, _ in items], np.int64),
         share=columns[0].astype(np.int64),
         batch=np.array(batches, np.int64),

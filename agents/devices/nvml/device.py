@@ -41,9 +41,6 @@ class NvmlDevice:
         self._settings = GpuKnobs(self._binding, writer, originals.open_originals(originals_file), settle_seconds)
         self._gpus: dict[str, GpuDevice] = {}
 
-    def driver_version(self) -> str:
-        return self._binding.driver_version()
-
     def gpus(self) -> tuple[GpuDevice, ...]:
         self._binding.enumerate()
         answers = self._binding.together(self._probe)

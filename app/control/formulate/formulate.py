@@ -95,5 +95,5 @@ def formulate(snapshot: Snapshot) -> Question:
 def _formulate(snapshot: Snapshot) -> Question:
     queue = queue_jobs(snapshot)
     question = pose(snapshot, jobs=queue.units_left)
-    problem = queue.weigh(apply_tenant_rules(question.problem, snapshot, question.pinned).problem)
+    problem = queue.weigh(apply_tenant_rules(question.problem, snapshot, question.pinned))
     return replace(question, problem=problem)

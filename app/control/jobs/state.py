@@ -61,7 +61,6 @@ class JobWork:
     is_preemptible: bool
     fastest_per_second: float  # on any GPU type, alone, at its largest share
     memory_gib: Mapping[str, float]  # by GPU type
-    least_sm_percent: Mapping[str, int]
     manifest: str  # a hash, to notice changes
     retries: int = RETRIES  # processes in a row that may fail without progress and are replaced
     gpus: int = 1
@@ -162,7 +161,6 @@ def work_of(declared: DeclaredObject) -> JobWork:
         is_preemptible=is_preemptible(spec),
         fastest_per_second=max((float(speed) for table, _ in tables.values() for speed in table.values()), default=0.0),
         memory_gib={kind: memory_gib(profile) for kind, (_, profile) in tables.items()},
-        least_sm_percent={kind: min(int(sm) for sm in table) for kind, (table, _) in tables.items()},
         manifest=_hash_declared(spec),
         retries=retries_of(spec),
         gpus=int(spec.get("gpus", 1)),

@@ -7,7 +7,8 @@ from itertools import combinations_with_replacement, product
 from hypothesis import strategies as st
 
 from lab.morak import PoweredGpu, PoweredSetting, PowerProblem, judge
-from solvers.morak.power.problem import PoweredModel, PoweredResident
+from lab.morak.problem import PoweredModel
+from solvers.morak.power.problem import PoweredResident
 from solvers.planning.problem import Demand, GpuType, Profile
 
 SHARES = (20, 50, 100)

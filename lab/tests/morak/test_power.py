@@ -22,8 +22,9 @@ from lab.morak import (
     judge,
 )
 from lab.morak.classes import alike
+from lab.morak.problem import PoweredModel
 from lab.tests.morak.made import brute_force, every_setting, problems
-from solvers.morak.power.problem import PoweredModel, PoweredResident
+from solvers.morak.power.problem import PoweredResident
 from solvers.planning.problem import Demand, GpuType, Profile
 from tests.solvers.known import known
 from tests.support.soak import scaled

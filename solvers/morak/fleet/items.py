@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from solvers.morak.power.knees import share_at_knee
 from solvers.morak.power.options import PowerTables
-from solvers.morak.power.problem import PoweredModel
 from solvers.planning.fleet.offers import GpuPool, read_offers
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import GpuType, PlacedJob, Problem, Service
@@ -137,7 +136,7 @@ class MorakItems:
         columns = len(self._column)
         return PowerTables(
             gpu_type=self.type,
-            models=tuple(PoweredModel(key, 1.0, {}, {}) for key in keys),
+            models=tuple(keys),
             model=np.array([keys[entry.key] for entry in entries], np.int64),
             share=np.array([entry.sm_percent for entry in entries], np.int64),
             batch=self._column,

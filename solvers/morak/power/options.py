@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.morak.power.kernels import enumerate_splits
-from solvers.morak.power.problem import PoweredModel, PoweredResident
+from solvers.morak.power.problem import PoweredResident
 from solvers.planning.problem import GpuType
 
 Numbers = NDArray[np.float64]
@@ -37,7 +37,7 @@ class PowerTables:
     """The items of a GPU type, each a model at an SM%, as arrays."""
 
     gpu_type: GpuType
-    models: tuple[PoweredModel, ...]
+    models: tuple[str, ...]
     model: Whole  # per item, its index in `models`
     share: Whole
     batch: Whole  # per column
@@ -119,7 +119,7 @@ def _option(items: PowerTables, most: int, row: Whole, watts: float, worth: floa
     residents = tuple(
         sorted(
             PoweredResident(
-                items.models[items.model[row[place]]].name,
+                items.models[items.model[row[place]]],
                 int(items.share[row[place]]),
                 int(items.batch[row[most + place]]),
             )

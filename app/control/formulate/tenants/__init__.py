@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.snapshot import DeclaredObject, Snapshot
@@ -20,12 +20,11 @@ from app.control.formulate.tenants.demand import (
 )
 from app.control.formulate.tenants.shares import fair_shares, find_entitled_limits, max_min_shares
 from app.control.formulate.tenants.terms import TenantTerms, terms_of
-from solvers.planning.problem import Limit, Problem
+from solvers.planning.problem import Problem
 
 __all__ = [
     "BudgetAccount",
     "GpuUsage",
-    "TenantRuling",
     "TenantTerms",
     "apply_tenant_rules",
     "budget_accounts",
@@ -44,19 +43,9 @@ __all__ = [
 FILLED_SHARE = 0.9  # of a fleet's GPUs that instances of many sizes fill in practice
 
 
-@dataclass(frozen=True)
-class TenantRuling:
-    """A problem under the rules of its tenants, with the accounts, usage and limits that led to it."""
-
-    problem: Problem
-    accounts: Mapping[str, BudgetAccount]
-    used: Mapping[str, GpuUsage]
-    limits: Mapping[str, Limit]  # entitlements; lower than declared where a tenant is cut
-
-
 def apply_tenant_rules(
     problem: Problem, snapshot: Snapshot, pinned: Sequence[tuple[str, AssignedInstance]] = ()
-) -> TenantRuling:
+) -> Problem:
     """Returns the problem with tenants limited to their entitlements, and degraded where a budget asks for it.
 
     `pinned` are (node, instance) pairs outside the problem; what they use is deducted from guarantees and limits.
@@ -85,12 +74,7 @@ def apply_tenant_rules(
     if any(account.is_frozen for account in known.values()):
         assigned = ((node, instance) for node, wanted in snapshot.in_force.items() for instance in wanted.instances)
         limits = freeze_limits(limits, known, sum_use_of_assigned(assigned, prices), aside)
-    return TenantRuling(
-        problem=degrade_services(replace(problem, limits=limits), known),
-        accounts=known,
-        used=used,
-        limits=limits,
-    )
+    return degrade_services(replace(problem, limits=limits), known)
 
 
 def node_prices(declared: Sequence[DeclaredObject]) -> dict[str, float]:

@@ -169,9 +169,7 @@ class Loads:
         window = self._windows.get(service)
         if window is None or not window.rates[window.source]:
             return None
-        return summarize_recent(
-            window.rate, tuple(window.answers), window.slo_ms > 0, (self._last or 0.0) - window.reported_at
-        )
+        return summarize_recent(window.rate, tuple(window.answers), window.slo_ms > 0)
 
     def shed_since(self, moment: datetime) -> set[str]:
         """Returns the services of which requests were rejected since then."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.control.domain.latencies import add, quantile_ms
-
 
 @dataclass(frozen=True, slots=True)
 class AnswerCounts:
@@ -27,8 +25,6 @@ class RecentLoad:
     answers: float = 0.0
     errors: int = 0
     within: float | None = None  # of the answers, within the SLO; None if no SLO is known
-    last: Sequence[AnswerCounts] = ()
-    silent_seconds: float = 0.0
 
     @property
     def within_slo(self) -> float | None:
@@ -36,16 +32,9 @@ class RecentLoad:
         requests = self.answers + self.errors
         return self.within / requests if self.within is not None and requests > 0 else None
 
-    def latency_ms(self, percentile: float) -> float | None:
-        """Returns the latency at a percentile; None if nothing was answered."""
-        counts: list[int] = []
-        for counted in self.last:
-            add(counts, counted.counts)
-        return quantile_ms(counts, percentile)
 
-
-def summarize_recent(rate: float, last: Sequence[AnswerCounts], has_slo: bool, silent_seconds: float) -> RecentLoad:
+def summarize_recent(rate: float, last: Sequence[AnswerCounts], has_slo: bool) -> RecentLoad:
     """Sums up the last answers of a service."""
     within = sum(counted.within for counted in last) if has_slo else None
     answers, errors = sum(counted.answers for counted in last), sum(counted.errors for counted in last)
-    return RecentLoad(rate, answers, errors, within, last, silent_seconds)
+    return RecentLoad(rate, answers, errors, within)

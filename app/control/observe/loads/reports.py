@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
-from sqlalchemy import Connection
 
 from agents.contract.fields import GpuIndex, Moment, Reason
 from agents.contract.reports import Copy, Excursion, HeldBack, InstanceMinute
-from app.store.fleet import load_news
-from app.store.fleet.load_news import AssignedBody, GatewayCounters, LoadNews, NewsQuestion
+from app.store.fleet.load_news import GatewayCounters, LoadNews, NewsQuestion
 
 OVERLAP = timedelta(seconds=3)  # by which a report may become visible after its own time
 
@@ -78,15 +76,9 @@ class ReportBatch:
     gateways: Sequence[GatewayCounters] = ()
     cursor: ReportCursor = field(default_factory=ReportCursor)
     unreadable: int = 0
-    assignments: Sequence[AssignedBody] = ()
 
 
 _decoder = msgspec.json.Decoder(ReportExcerpt)
-
-
-def read_reports(connection: Connection, after: ReportCursor) -> ReportBatch:
-    """Reads everything after a cursor, and returns it with the next cursor."""
-    return open_news(load_news.read(connection, ask_after(after)), after)
 
 
 def ask_after(cursor: ReportCursor, assigned: int = 0) -> NewsQuestion:
@@ -115,4 +107,4 @@ def open_news(news: LoadNews, after: ReportCursor) -> ReportBatch:
     known = {key: at for key, at in {**after.known, **received}.items() if newest and at > newest - OVERLAP}
     gateways_at = max((report.received_at for report in news.gateways), default=after.gateways_at)
     cursor = ReportCursor(newest, known, gateways_at)
-    return ReportBatch(news.now, reports, news.gateways, cursor, unreadable, news.assignments)
+    return ReportBatch(news.now, reports, news.gateways, cursor, unreadable)

@@ -24,7 +24,7 @@ from tests.support.soak import SOAK
 MOST_FAILURES = RETRIES + 1
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 J = "lab/tune"
-WORK = JobWork(J, 1000.0, "steps", None, 100.0, True, 10.0, {"big": 4.0}, {"big": 20}, "m1")
+WORK = JobWork(J, 1000.0, "steps", None, 100.0, True, 10.0, {"big": 4.0}, "m1")
 HERE, THERE = JobPlace("i1", "n1", (0,), 40), JobPlace("i2", "n2", (1,), 40)
 
 

@@ -12,10 +12,11 @@ from sqlalchemy import Connection, text
 
 from agents.contract.gateways import GatewayCounts, ServiceCounts
 from app.control.observe.loads.loads import Loads
-from app.control.observe.loads.reports import ReportCursor, read_reports
+from app.control.observe.loads.reports import ReportCursor
 from app.store.database.database import Database
 from app.store.fleet import gateways, loads
 from app.store.fleet.loads import LoadBucket
+from tests.support.gateway_counts import read_reports
 from tests.support.reports import instance, report, this_minute
 
 
