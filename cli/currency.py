@@ -16,10 +16,11 @@ def read_currency(header: str) -> str:
     return header if CODE.fullmatch(header) else ""
 
 
-def name_currency(text: str, currency: str) -> str:
-    """Names the currency of the first amount of an hour in a sentence, or of a column by its heading in capitals.
+def name_currency(sentence: str, currency: str) -> str:
+    """Names the currency of the first amount of an hour: `GPUs cost 8.4 an hour` -> `GPUs cost 8.4 EUR an hour`."""
+    return IN_SENTENCE.sub(f" {currency}", sentence, count=1) if currency else sentence
 
-    `GPUs cost 8.4 an hour` -> `GPUs cost 8.4 EUR an hour`, `COST/H` -> `COST EUR/H`, `BUDGET` -> `BUDGET EUR`.
-    """
-    place = IN_HEADING if text.isupper() else IN_SENTENCE
-    return place.sub(f" {currency}", text, count=1) if currency else text
+
+def head_amounts(heading: str, currency: str) -> str:
+    """Names the currency of a column of amounts: `COST/H` -> `COST EUR/H`, `BUDGET` -> `BUDGET EUR`."""
+    return IN_HEADING.sub(f" {currency}", heading, count=1) if currency else heading

@@ -8,6 +8,7 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, duration, whole
+from cli.currency import name_currency
 from cli.output import OutputTable, age, name_subject, print_data, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
                 event["severity"],
                 event["reason"],
                 name_subject(event),
-                event["message"],
+                name_currency(event["message"], client.currency),
             ]
             for event in reversed(items)
         )

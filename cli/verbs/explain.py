@@ -12,7 +12,7 @@ from urllib.parse import quote
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, whole
-from cli.currency import name_currency
+from cli.currency import head_amounts, name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data
 from cli.patience import waiting
@@ -154,7 +154,7 @@ def _alternatives(shape: Mapping[str, Any], currency: str) -> None:
         return
     instance = shape["instance"]
     print(plain(f"instead of {instance['service']} on {instance['node']}/{instance['gpu']}:"))
-    adds = name_currency("ADDS/H", currency)
+    adds = head_amounts("ADDS/H", currency)
     OutputTable(["  GPU TYPE", "INSTANCES", "VARIANT", "BATCH", "SM%", "NEW GPUS", adds]).rows(
         [
             f"  {choice['gpuType']}", choice["instances"], choice["variant"], choice["batch"], choice["smPercent"],

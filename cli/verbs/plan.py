@@ -9,7 +9,7 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, whole
-from cli.currency import name_currency
+from cli.currency import head_amounts, name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, age, colour, number, plain, print_data, say, shorten
 from cli.talk.client import ApiClient
@@ -184,11 +184,11 @@ def history(items: list[dict[str, Any]], currency: str) -> Iterator[str]:
     """Yields a table, printed as it is made."""
     if not items:
         say("there is no plan yet; why: gpuwright explain plan")
-    cost = name_currency("COST/H", currency)
+    cost = head_amounts("COST/H", currency)
     OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", cost, "UNSERVED/S", "GAP", "CHANGES", "OF"]).rows(
         [
             plan["generation"], age(plan["at"]), plan["state"], plan["lane"],
-            shorten(plan["why"], LONGEST_WHY),
+            shorten(name_currency(plan["why"], currency), LONGEST_WHY),
             number(plan.get("resourceCost")), number(plan.get("unservedPerSecond")), _percent(plan.get("gap")),
             spell_changes(plan.get("changes") or {}) or "none",
             _some(plan.get("services") or []),

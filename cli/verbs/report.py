@@ -15,7 +15,7 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import UNITS, add_connection_arguments, completes
-from cli.currency import name_currency
+from cli.currency import head_amounts
 from cli.exits import Failed
 from cli.output import OutputTable, format_json, number, plain, say
 from cli.talk.client import ApiClient
@@ -162,7 +162,7 @@ def show(report: Mapping[str, Any]) -> None:
 def heading(name: str, currency: str) -> str:
     """`totalCost` -> `TOTAL COST EUR`, `costPer1000Requests` -> `COST PER 1000 REQUESTS EUR`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])", " ", name).upper()
-    return name_currency(words, currency) if "cost" in name.lower() or name == "saved" else words
+    return head_amounts(words, currency) if "cost" in name.lower() or name == "saved" else words
 
 
 def shown(name: str, value: object, *, days: bool) -> str:

@@ -13,7 +13,7 @@ from app.control.answer.whatif.wire import MovePointWire, RiskPriceWire
 from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, completes, positive, whole
-from cli.currency import name_currency
+from cli.currency import head_amounts, name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data, say
 from cli.patience import waiting
@@ -197,7 +197,7 @@ def _services(services: list[dict[str, Any]], currency: str) -> None:
 
     if services:
         print("each row: a plan made now without the change -> one made with it; neither is the plan in force")
-    OutputTable(["SERVICE", "INSTANCES", name_currency("COST/H", currency), "LATENCY MS", "UNSERVED/S"]).rows(
+    OutputTable(["SERVICE", "INSTANCES", head_amounts("COST/H", currency), "LATENCY MS", "UNSERVED/S"]).rows(
         cells(service) for service in services[:SERVICES_SHOWN]
     )
     if len(services) > SERVICES_SHOWN:
@@ -208,7 +208,7 @@ def _curve(points: list[MovePointWire], currency: str) -> Iterator[str]:
     """Yields the least change beside the best plan, and why each service moves where few others do."""
     plans = list_distinct(points)
     if len(plans) > 1:
-        costs = name_currency("COSTS/H", currency)
+        costs = head_amounts("COSTS/H", currency)
         OutputTable(["OTHERS MOVED", costs, "SAVES/H", "UNSERVED/S", "CHANGES"]).rows(
             [
                 len(plan["moved"]), number(plan["resourceCost"]), number(plan["savesPerHour"]),
@@ -225,7 +225,7 @@ def _curve(points: list[MovePointWire], currency: str) -> Iterator[str]:
 
 
 def _prices(prices: list[dict[str, Any]], currency: str) -> None:
-    paid = name_currency("PAID NOW/H", currency)
+    paid = head_amounts("PAID NOW/H", currency)
     OutputTable(["SERVICE", "SLO MS", paid, "COSTS/H", "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
         [
             service["service"], number(service["sloMs"]), number(service["paidPerHour"]),
@@ -243,7 +243,7 @@ def _latencies(prices: list[dict[str, Any]], currency: str) -> None:
         for service in prices for price in service.get("latencies", ())
     ]  # fmt: skip
     if rows:
-        OutputTable(["SERVICE", "AT SLO MS", name_currency("COSTS/H", currency)]).rows(rows)
+        OutputTable(["SERVICE", "AT SLO MS", head_amounts("COSTS/H", currency)]).rows(rows)
 
 
 def _percentiles(prices: list[dict[str, Any]], currency: str) -> None:
@@ -254,11 +254,11 @@ def _percentiles(prices: list[dict[str, Any]], currency: str) -> None:
         for service in prices for price in service.get("percentiles", ())
     ]  # fmt: skip
     if rows:
-        OutputTable(["SERVICE", "PERCENTILE", name_currency("COSTS/H", currency), "MEASURED"]).rows(rows)
+        OutputTable(["SERVICE", "PERCENTILE", head_amounts("COSTS/H", currency), "MEASURED"]).rows(rows)
 
 
 def _risk_prices(prices: list[dict[str, Any]], currency: str) -> None:
-    OutputTable(["RISK", name_currency("COSTS/H", currency), "PLANNED/S", "UNSERVED/S"]).rows(
+    OutputTable(["RISK", head_amounts("COSTS/H", currency), "PLANNED/S", "UNSERVED/S"]).rows(
         [
             f"{price['risk']:g}", number(price["resourceCost"]), number(price["plannedPerSecond"]),
             number(price["unservedPerSecond"]),
@@ -282,7 +282,7 @@ def _draw_risks(prices: list[RiskPriceWire], name: str, currency: str) -> None:
 def _front(points: list[dict[str, Any]], currency: str) -> None:
     """Prints a plan a line, the cheapest first; no plan is worse than another in everything."""
     print("Plans from an empty fleet without jobs: what runs now, and what a change costs, is left out.")
-    money = name_currency("MONEY/H", currency)
+    money = head_amounts("MONEY/H", currency)
     OutputTable(["BEST IN", money, "ENERGY KWH/H", "CARBON KG/H", "ACCURACY", "GPUS"]).rows(
         [
             ", ".join(point["best"]), number(point["moneyPerHour"]), number(point["energyKwh"]),

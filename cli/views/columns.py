@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from app.manifests.drafts import describe_draft
 from app.manifests.model import Kind
-from cli.currency import name_currency
+from cli.currency import head_amounts
 from cli.output import age, ahead, gib, labels, number, spell_copies
 
 Object = Mapping[str, Any]
@@ -286,4 +286,4 @@ def columns(kind: Kind, *, wide: bool) -> list[TableColumn]:
 
 def list_headings(shown: Sequence[TableColumn], currency: str) -> list[str]:
     """Returns the headings of these columns, those of money with its currency."""
-    return [name_currency(column.heading, currency) if column.is_money else column.heading for column in shown]
+    return [head_amounts(column.heading, currency) if column.is_money else column.heading for column in shown]

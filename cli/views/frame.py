@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.currency import name_currency
+from cli.currency import head_amounts, name_currency
 from cli.output import age, name_subject, plain, shorten, spell_copies, width
 from solvers.planning.plan_fields import spell_changes
 
@@ -34,10 +34,11 @@ def frame(
         *_silent_nodes(overview),
         *left_out,
     ]
-    decided = [*_pools(overview, name_currency("COST/H", currency)), *_decisions(overview), *_troubles(overview)]
+    pools = _pools(overview, head_amounts("COST/H", currency))
+    decided = [*pools, *_decisions(overview, currency), *_troubles(overview, currency)]
     room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
     most = None if room is None else max(3, min(len(services) + 1, room * 2 // 3))
-    of_services = _services(services, most, paint, name_currency("COST/H", currency))
+    of_services = _services(services, most, paint, head_amounts("COST/H", currency))
     of_gpus = _gpus([*gpus, *leaving], None if room is None else max(3, room - len(of_services)), paint)
     found = [*head, "", *of_services]
     if of_gpus:
@@ -167,7 +168,7 @@ def _pools(overview: Mapping[str, Any], cost: str) -> list[str]:
     return [*table, ""] if table else []
 
 
-def _decisions(overview: Mapping[str, Any]) -> list[str]:
+def _decisions(overview: Mapping[str, Any], currency: str) -> list[str]:
     rows = []
     for decision in overview.get("decisions", ())[:FEW]:
         why = decision.get("message") or decision["why"]
@@ -178,17 +179,23 @@ def _decisions(overview: Mapping[str, Any]) -> list[str]:
                 decision["lane"],
                 decision["state"],
                 spell_changes(decision["changes"]) or "nothing",
-                shorten(why, 80),
+                shorten(name_currency(why, currency), 80),
             ]
         )
     return _table(["DECISION", "AGE", "LANE", "STATE", "CHANGES", "WHY"], rows, [""] * len(rows), None, {}, "")
 
 
-def _troubles(overview: Mapping[str, Any]) -> list[str]:
+def _troubles(overview: Mapping[str, Any], currency: str) -> list[str]:
     """Returns the latest alarms and warnings as a table."""
     alarms = [event for event in overview.get("events", ()) if event["severity"] != "info"][:TROUBLES]
     rows = [
-        [event["reason"], age(event["at"]), name_subject(event), shorten(event["message"], 100)] for event in alarms
+        [
+            event["reason"],
+            age(event["at"]),
+            name_subject(event),
+            shorten(name_currency(event["message"], currency), 100),
+        ]
+        for event in alarms
     ]
     return ["", *_table(["EVENT", "AGE", "ABOUT", "MESSAGE"], rows, [""] * len(rows), None, {}, "")] if rows else []
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cli.currency import name_currency, read_currency
+from cli.currency import head_amounts, name_currency, read_currency
 from tests.cli.conftest import Run
 from tests.support.server import RunningServer
 
@@ -14,17 +14,21 @@ from tests.support.server import RunningServer
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("COST/H", "COST EUR/H"),
-        ("BUDGET", "BUDGET EUR"),
         ("GPUs cost 8 -> 7.5 an hour, at least 7 by proof", "GPUs cost 8 -> 7.5 EUR an hour, at least 7 by proof"),
         ("costs 0.25 more an hour", "costs 0.25 EUR more an hour"),
         ("cost 2.00/h   held 3.00/h", "cost 2.00 EUR/h   held 3.00/h"),
+        ("XID 79", "XID 79"),
         ("all its work in an hour, 900 requests a second", "all its work in an hour, 900 requests a second"),
     ],
 )
 def test_the_first_amount_of_an_hour_has_its_currency(text: str, named: str) -> None:
     assert name_currency(text, "EUR") == named
     assert name_currency(text, "") == text  # of a server that names none
+
+
+def test_a_column_of_amounts_has_its_currency_in_its_heading() -> None:
+    assert [head_amounts(text, "EUR") for text in ("COST/H", "BUDGET")] == ["COST EUR/H", "BUDGET EUR"]
+    assert head_amounts("COST/H", "") == "COST/H"
 
 
 @pytest.mark.parametrize("header", ["", "euro", "EU", "\x1b[2", "EUR "])
