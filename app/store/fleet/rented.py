@@ -54,7 +54,9 @@ IDLE = statement(
 )
 
 # A node's hours of the last two weeks count, whenever it joined, until the first notice that was not withdrawn: from
-# then on it cannot get another. An event that happens again gets a new id, so ids tell what happened last.
+# then on it cannot get another. One of a node that is being given back is often by its own hook: Karpenter taints a
+# node that it ends, as it does for a cloud that takes one. An event that happens again gets a new id, so ids tell what
+# happened last.
 RECLAIMS = statement(
     "count_reclaims",
     """
@@ -65,7 +67,7 @@ RECLAIMS = statement(
         SELECT min(event.at) AS at FROM event
         WHERE event.kind = 'Node' AND event.tenant = '' AND event.name = rented_node.node
             AND event.reason = 'reclaim_notice' AND event.at >= joined_at
-            AND event.at <= coalesce(ended_at, moment())
+            AND event.at <= coalesce(ended_at, CASE state WHEN 'leaving' THEN since END, moment())
             AND NOT EXISTS (
                 SELECT FROM event AS later WHERE later.kind = 'Node' AND later.tenant = ''
                     AND later.name = rented_node.node AND later.reason = 'reclaim_withdrawn'

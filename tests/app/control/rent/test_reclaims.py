@@ -162,6 +162,16 @@ def test_the_last_two_weeks_of_a_node_that_joined_before_them_count(database: Da
     }
 
 
+def test_a_notice_of_a_node_that_is_being_given_back_does_not_count(database: Database) -> None:
+    """Its own hook may cause it."""
+    orders: list[tuple[str, str, float, float | None]] = [("given", "given", 10, None), ("taken", "taken", 10, None)]
+    count(database, orders, [("given", 1, "reclaim_notice"), ("taken", 3, "reclaim_notice")])
+    leaving = text("UPDATE rented_node SET state = 'leaving', since = :since")
+    database.write(lambda connection: connection.execute(leaving, {"since": NOW - timedelta(hours=2)}).close())
+    counted = database.read(rented.count_reclaims)
+    assert {pool: notices for pool, (notices, _) in counted.items()} == {"given": 0, "taken": 1}
+
+
 def test_a_notice_that_was_withdrawn_does_not_count(database: Database) -> None:
     """Its node goes on counting hours; one that gets another notice afterwards counts until that."""
     events = [
