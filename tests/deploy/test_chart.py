@@ -89,6 +89,7 @@ def test_no_part_that_runs_twice_is_evicted_as_a_whole(whole: list[Resource]) ->
 
 ACCOUNTS = {
     "scaler": "gpuwright-scaler", "api": "gpuwright-api", "agent": "gpuwright-runner", "routes": "gpuwright-routes",
+    "planner": "gpuwright-planner",
 }  # fmt: skip
 ROOT = {"folders": ["CHOWN", "FOWNER"], "helper": ["SYS_ADMIN", "CHOWN"]}  # of a GPU node, and what each may do
 
@@ -100,7 +101,7 @@ def test_every_container_is_nobody_on_a_root_that_it_cannot_write(whole: list[Re
         assert spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         name = spec["containers"][0]["name"]
-        assert spec["automountServiceAccountToken"] is (name in ("api", "scaler", "routes"))
+        assert spec["automountServiceAccountToken"] is (name in ("api", "planner", "scaler", "routes"))
         assert spec.get("serviceAccountName") == ACCOUNTS.get(name)
         assert not spec.keys() & {"hostNetwork", "hostIPC"} and spec.get("hostPID", False) is (name in ("agent", "mps"))
     assert not any(pod["spec"]["automountServiceAccountToken"] for _, pod in pods(bare))
@@ -304,15 +305,16 @@ def test_a_planner_has_its_hooks_as_files_by_themselves_and_reaches_what_they_ca
     ]
     assert {"name": "hooks", "secret": {"secretName": "hooks", "defaultMode": 0o550}} in spec["volumes"]
     policy = named(whole, "NetworkPolicy")["gpuwright-hooks"]["spec"]
-    assert [port["port"] for port in policy["egress"][0]["ports"]] == [443]
+    assert [port["port"] for port in policy["egress"][0]["ports"]] == [443, 6443]
     [without] = [one for one in containers(bare) if one["name"] == "planner"]
     assert "GPUWRIGHT_HOOKS_FILE" not in {one["name"] for one in without["env"]}
 
 
-def test_files_of_hooks_without_their_secret_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [{"hooksFiles": ["rent-node"]}, {"karpenter": True}])
+def test_what_is_for_hooks_is_refused_without_their_secret(tmp_path: Path, given: dict[str, object]) -> None:
     """No planner would have them."""
-    helm = run_helm(tmp_path, "template", "gpuwright", str(CHART), values={"planner": {"hooksFiles": ["rent-node"]}})
-    assert "planner.hooksFiles needs planner.hooksSecret" in helm.communicate(timeout=patience())[1]
+    helm = run_helm(tmp_path, "template", "gpuwright", str(CHART), values={"planner": given})
+    assert f"planner.{next(iter(given))} needs planner.hooksSecret" in helm.communicate(timeout=patience())[1]
     assert helm.returncode != 0
 
 

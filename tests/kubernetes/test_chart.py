@@ -137,6 +137,15 @@ def test_a_server_may_review_tokens_and_read_a_node_and_nothing_else(installed: 
     }
 
 
+def test_a_planner_may_make_get_and_delete_claims_of_karpenter_and_nothing_else(
+    installed: Installed, cluster: Cluster
+) -> None:
+    planner, nobody = installed.user("planner"), cluster.add_user(installed.namespace, "nobody")
+    assert cluster.list_rights(planner) - cluster.list_rights(nobody) == {
+        (verb, "nodeclaims.karpenter.sh") for verb in ("create", "get", "delete")
+    }
+
+
 def test_a_reader_may_read_what_an_estate_is_made_of_and_write_nothing(
     installed: Installed, api_server: ApiServer, cluster: Cluster
 ) -> None:

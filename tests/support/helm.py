@@ -30,7 +30,7 @@ EVERYTHING: Values = {
         "pools": [{"name": "a100", "gpuType": "a100-sxm4-80gb", "gpus": 8, "nodeSelector": {"pool": "a100"}}],
     },
     "gateway": {"enabled": True},
-    "planner": {"hooksSecret": "hooks", "hooksFiles": ["rent-node"]},
+    "planner": {"hooksSecret": "hooks", "hooksFiles": ["rent-node"], "karpenter": True},
     "routes": {"enabled": True, "parent": "infra/public/https", "hostnames": ["models.example.org"]},
     "scaler": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090", "tokenSecret": "prometheus-token"},
     "monitoring": {

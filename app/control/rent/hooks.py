@@ -21,6 +21,7 @@ from typing import IO
 import msgspec
 
 from app.control.rent.calls import MOST_READ_BYTES, HookCaller, HookOrder, make_plain, read_answer, show_answer
+from app.control.rent.karpenter import KarpenterHook, check_karpenter
 from app.control.rent.posted import WebhookEntry, make_posted_hook
 from app.control.rent.states import HookAnswer, HookVerb
 from app.control.rent.trusted import HooksRefused, read_trusted
@@ -28,7 +29,7 @@ from app.control.rent.trusted import HooksRefused, read_trusted
 MOST_PRINTED_BYTES = 1 << 24  # a program that prints more is ended, before it fills the disk
 LOOK_SECONDS = 0.2  # between two looks at how much it has printed
 NO_FILE = "the planner has no hooks file: set GPUWRIGHT_HOOKS_FILE on its host"
-KINDS = "each name has kind script (argv), webhook (url, secretFile) or dry-run"
+KINDS = "each name has kind script (argv), webhook (url, secretFile), karpenter (spec) or dry-run"
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class DryRunHook(msgspec.Struct, frozen=True, tag_field="kind", tag="dry-run", f
         return HookAnswer("tried", f"a dry run: it would {does} node {order.node} with {gpus} {gpu_type}")
 
 
-HookEntry = ScriptHook | DryRunHook | WebhookEntry
+HookEntry = ScriptHook | DryRunHook | WebhookEntry | KarpenterHook
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ def load_hooks(path: Path | None, owner: int = 0) -> FileHooks:
 def _make_hook(entry: HookEntry, where: str, owner: int) -> HookCaller:
     if isinstance(entry, WebhookEntry):
         return make_posted_hook(entry, where, owner)
+    if isinstance(entry, KarpenterHook):
+        check_karpenter(entry, where)
     if isinstance(entry, ScriptHook) and not (
         entry.argv and entry.argv[0].startswith("/") and entry.timeout_seconds > 0
     ):
