@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from sqlalchemy import text
 
 from app.control.domain.leading import Deposed
 from app.control.rent.calls import HookOrder
+from app.control.rent.posted import PostedHook
 from app.control.rent.states import HookAnswer
 from app.manifests.model import Key, Kind
 from app.store.world import objects
@@ -18,6 +20,7 @@ from app.world.declare import delete
 from simulation.run import Simulation, open_simulation
 from simulation.world import ACTOR, put, read_documents
 from tests.simulation.worlds import Document, document, gpu_type, model, node, policy, profile, service
+from tests.webhooks.receiver import running_receiver
 
 pytestmark = pytest.mark.slow
 TICK_SECONDS = 5.0
@@ -182,6 +185,29 @@ def test_an_order_that_is_accepted_twice_rents_one_machine_and_a_lost_answer_los
         assert len({order.key for order in lost}) == 1
         assert len(simulation.cloud.machines) == 1
         assert states(simulation) == ["joined"]
+
+
+def test_a_server_that_rents_and_answers_badly_is_asked_again_under_one_key_until_it_answers(
+    database_url: str,
+) -> None:
+    with fleet(database_url, startSeconds=240) as simulation, running_receiver() as receiver:
+        posted = PostedHook(receiver.address, b"a secret of hooks", 0.3, "", on_this_machine=True)
+        faults = ["hang", "500", "flood", "redirect", "close", "drip"]
+
+        class Posting:
+            def call(self, order: HookOrder) -> HookAnswer:
+                answer = simulation.cloud.call(order)
+                receiver.says = faults.pop(0) if faults else "200"
+                receiver.answer = json.dumps({"state": answer.state}).encode()
+                return posted.call(order)
+
+        simulation.planner.hooks = Posting()
+        simulation.advance(600, TICK_SECONDS)
+        assert not faults
+        assert states(simulation) == ["joined"]
+        assert len(simulation.cloud.machines) == 1
+        posts = [receiver.posts.get_nowait() for _ in range(receiver.posts.qsize())]
+        assert {post.headers["idempotency-key"] for post in posts} == set(simulation.cloud.machines)
 
 
 def test_another_node_is_ordered_for_one_that_is_late(database_url: str) -> None:
