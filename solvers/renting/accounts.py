@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 HOUR_SECONDS = 3600.0
+SECOND_LOOK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,13 @@ class RentalTerms:
     @property
     def entry_price(self) -> float:
         return self.price_per_hour * self.entry_seconds / HOUR_SECONDS
+
+    def idle_seconds(self, noticed_after: float = 0.0) -> float:
+        """Returns for how long nodes are seen to idle before they are given back: as long as one takes to start.
+
+        They had idled for `noticed_after` when that was seen first; a second look, a minute later, must agree.
+        """
+        return min(self.start_seconds, max(SECOND_LOOK_SECONDS, self.start_seconds - noticed_after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +64,13 @@ class IdleNodes:
         """Returns it with so many nodes that idle now."""
         return IdleNodes(self.since[:count] + (now,) * (count - len(self.since)))
 
-    def count_due(self, terms: RentalTerms, now: float) -> int:
+    def count_due(self, terms: RentalTerms, now: float, noticed_after: float = 0.0) -> int:
         """Returns how many may be given back: as many as have idled for as long as a node takes to start.
 
         Rented again, a node costs its start. Its next term costs nothing in vain while it is needed, and once it is
         not, the node is given back as that term ends: the nodes of a pool never pay for two terms at a time.
         """
-        return sum(now - since >= terms.start_seconds for since in self.since)
+        return sum(now - since >= terms.idle_seconds(noticed_after) for since in self.since)
 
     def give_back(self, count: int) -> IdleNodes:
         return IdleNodes(self.since[count:])

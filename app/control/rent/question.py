@@ -122,18 +122,21 @@ def pose_renting(
     return replace(problem, services=higher, nodes=nodes, policy=policy), pool_of
 
 
-def ask_renting(solver: PlanSolver, question: Problem, pool_of: Mapping[str, str]) -> RentNeed | None:
+def ask_renting(
+    solver: PlanSolver, question: Problem, pool_of: Mapping[str, str], standing: Mapping[str, str]
+) -> RentNeed | None:
     """Returns what the best plan uses; None without an answer. What it orders saves what the plan without costs more.
 
-    Nodes on their way are paid already, so both plans have them.
+    Nodes on their way are paid already, so both plans have them. `standing` names the pools of nodes that have joined.
     """
     answer = solver.solve(question, seconds=SOLVER_SECONDS, work=SOLVER_STEPS)
     if answer.plan is None:
         return None
     orderable = {name for name in pool_of if question.nodes[name].pricing != "paid"}
-    wanted = Counter(pool_of[name] for name in list_used(answer.plan) & orderable)
-    if not wanted:
-        return _find_need(answer.plan, pool_of, wanted, 0.0)
+    used = list_used(answer.plan)
+    if used.isdisjoint(orderable):
+        return _find_need(answer.plan, pool_of, {}, 0.0)
+    wanted = _count_wanted(question, pool_of, standing, used)
     there = {name: node for name, node in question.nodes.items() if name not in orderable}
     if not there:  # all that is served is served by what is ordered
         lost = question.policy.unserved_price * sum(s.rate_per_second for s in question.services.values())
@@ -142,6 +145,32 @@ def ask_renting(solver: PlanSolver, question: Problem, pool_of: Mapping[str, str
     if without.plan is None:
         return None
     return _find_need(without.plan, pool_of, wanted, _price(without.plan) - _price(answer.plan))
+
+
+def _count_wanted(
+    question: Problem, pool_of: Mapping[str, str], standing: Mapping[str, str], used: frozenset[str]
+) -> Mapping[str, int]:
+    """Returns how many nodes of each pool are to be ordered: those used beyond as many of it that stand there unused.
+
+    Nodes that are alike cost the same, so that the plan takes any of them; one that stands there needs no order.
+    """
+    there = question.nodes.keys() & standing.keys() - used
+    spare = Counter(_kind(question.nodes[name], standing[name]) for name in there)
+    wanted = Counter[str]()
+    for name in sorted(used & pool_of.keys()):
+        kind = _kind(question.nodes[name], pool_of[name])
+        if question.nodes[name].pricing == "paid":  # it is on its way
+            continue
+        if spare[kind] > 0:
+            spare[kind] -= 1
+        else:
+            wanted[pool_of[name]] += 1
+    return wanted
+
+
+def _kind(node: Node, pool: str) -> tuple[object, ...]:
+    """Returns what nodes of a pool have in common, unless its spec has changed or some of their GPUs cannot be used."""
+    return (pool, node.gpu_type, node.gpus, node.cpu_cores, node.host_memory_gib, node.region, node.purchase)
 
 
 def _find_need(without: Plan, pool_of: Mapping[str, str], wanted: Mapping[str, int], saving: float) -> RentNeed:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.rent.question import PoolOffer, RentalPool, RentNeed, ask_renting, list_used, pose_renting
 from app.control.rent.states import COMING, REST, RentedNode, RentState
+from solvers.forecast.settings import DEFAULT
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.renting import IdleNodes, RentAccount
 
+# Plans keep the rate of a load that has fallen for so long: what they leave empty has been idle since.
+HELD_SECONDS = DEFAULT.cooldown_seconds
 Foresee = Callable[[float], Mapping[str, float]]  # the upper rate of each service so many seconds from now
 
 
@@ -55,15 +58,22 @@ class RentMoment:
             found.append(PoolOffer(pool, self.count_coming(pool.name), room))
         return found
 
-    def list_returnable(self, pool: RentalPool) -> list[RentedNode]:
-        """Returns the nodes of a pool that have joined and whose terms, as they were ordered, are over."""
+    def is_over(self, row: RentedNode, ahead_seconds: float = 0.0) -> bool:
+        """Returns whether its term, as it was ordered, is over so long from now."""
+        return row.paid_at is not None and self.now + timedelta(seconds=ahead_seconds) - row.paid_at >= row.term
+
+    def list_ending(self, pool: RentalPool) -> list[RentedNode]:
+        """Returns the nodes of a pool that have joined and whose terms are over within a start.
+
+        That is as long as they have to idle before they are given back: it has passed when their terms end.
+        """
         joined = [row for row in self.live(pool.name) if row.state is RentState.JOINED]
-        return [row for row in joined if row.paid_at is not None and self.now - row.paid_at >= row.term]
+        return [row for row in joined if self.is_over(row, pool.terms.start_seconds)]
 
     @property
-    def returnable(self) -> frozenset[str]:
-        """Returns the names of all nodes that could be given back now."""
-        return frozenset(row.node for pool in self.pools.values() for row in self.list_returnable(pool))
+    def ending(self) -> frozenset[str]:
+        """Returns the names of all nodes that can be given back once they have idled for as long as a start."""
+        return frozenset(row.node for pool in self.pools.values() for row in self.list_ending(pool))
 
     @property
     def idle(self) -> frozenset[str]:
@@ -123,10 +133,11 @@ class AccountRule:
         seconds, plan = moment.now.timestamp(), moment.plan
         held = Counter([*(line.node for line in plan.instances), *(job.node for job in plan.jobs)])
         standing = sum(row.state is not RentState.LEAVING for row in moment.live(pool.name))
-        spare = [row for row in moment.list_returnable(pool) if row.node not in need.used]
+        spare = [row for row in moment.list_ending(pool) if row.node not in need.used]
         known = self._idle.get(pool.name, IdleNodes()).note(len(spare), seconds)
-        due = max(0, min(known.count_due(pool.terms, seconds), standing - pool.least))
-        going = sorted(spare, key=lambda row: (held[row.node], row.asked_at, row.node))[:due]
+        due = max(0, min(known.count_due(pool.terms, seconds, HELD_SECONDS), standing - pool.least))
+        over = [row for row in spare if moment.is_over(row)]
+        going = sorted(over, key=lambda row: (held[row.node], row.asked_at, row.node))[:due]
         self._idle[pool.name] = known.give_back(len(going))
         return going
 
@@ -143,8 +154,8 @@ class AccountRule:
                 f"and it has cost {waited:.2f}"
             )
         if spare > 0:
-            minutes = pool.terms.start_seconds / 60
-            return f"the load needs {spare} less: given back once that has lasted {minutes:.0f} minutes; its min stays"
+            seconds = pool.terms.idle_seconds(HELD_SECONDS)
+            return f"the load needs {spare} less: given back with their terms, after {seconds:.0f} s; its min stays"
         return ""
 
 
@@ -164,7 +175,8 @@ def _find_need(moment: RentMoment, solver: PlanSolver) -> RentNeed | None:
         for name, service in moment.problem.services.items()
         if (expected := moment.snapshot.expected.get(name)) is not None
     }
-    question, pool_of = pose_renting(moment.problem, moment.list_offers(), rates, moment.returnable)
+    question, pool_of = pose_renting(moment.problem, moment.list_offers(), rates, moment.ending)
     if not question.nodes or not question.services:  # jobs alone rent nothing, and keep what they run on
         return RentNeed(list_used(moment.plan), {}, 0.0)
-    return ask_renting(solver, question, pool_of)
+    standing = {row.node: row.pool for row in moment.rows if row.state is RentState.JOINED}
+    return ask_renting(solver, question, pool_of, standing)

@@ -8,7 +8,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Connection, text
 
-from app.control.rent.question import HAND_OVER_SECONDS, PoolOffer, RentalPool, ask_renting, make_pool, pose_renting
+from app.control.rent.question import (
+    HAND_OVER_SECONDS,
+    PoolOffer,
+    RentalPool,
+    _count_wanted,
+    ask_renting,
+    make_pool,
+    pose_renting,
+)
 from app.control.rent.renter import add_reclaims
 from app.control.rent.shown import describe_pools
 from app.control.solve.inline import Inline
@@ -64,7 +72,7 @@ def chosen(rate: float) -> str:
     pools["spot"] = replace(pools["spot"], reclaims=history_of(rate))
     offers = [PoolOffer(pool, coming=0, room=1) for pool in pools.values()]
     question, pool_of = pose_renting(truth_of(world()).problem, offers, {}, ())
-    need = ask_renting(Inline(), question, pool_of)
+    need = ask_renting(Inline(), question, pool_of, {})
     assert need is not None
     (name,) = need.wanted
     return name
@@ -82,9 +90,22 @@ def test_the_choice_goes_to_a_firm_pool_where_reclaims_cost_what_spot_saves() ->
 def test_a_node_on_its_way_is_paid_already_so_that_no_other_is_ordered_for_what_it_saves() -> None:
     offers = [PoolOffer(declared_pools()["ondemand"], coming=1, room=1)]
     question, pool_of = pose_renting(truth_of(world()).problem, offers, {}, ())
-    need = ask_renting(Inline(), question, pool_of)
+    need = ask_renting(Inline(), question, pool_of, {})
     assert need is not None
     assert (dict(need.wanted), need.saving_per_hour) == ({}, 0.0)
+
+
+def test_a_node_that_stands_there_is_not_ordered_again_under_another_name() -> None:
+    """Both cost the same, and any plan may take either; what is missing is what is used beyond those that stand."""
+    pool = declared_pools()["ondemand"]
+    there = document("Node", "there", dict(pool.node_spec()))
+    problem = truth_of(read_documents([*_documents(world()), there])).problem
+    question, pool_of = pose_renting(problem, [PoolOffer(pool, coming=0, room=2)], {}, {"there"})
+    (one, *_) = pool_of
+    standing = {"there": pool.name}
+    assert dict(_count_wanted(question, pool_of, standing, frozenset({one}))) == {}, "the other could have been used"
+    assert dict(_count_wanted(question, pool_of, standing, frozenset({one, "there"}))) == {pool.name: 1}
+    assert dict(_count_wanted(question, pool_of, {}, frozenset({one}))) == {pool.name: 1}, "it is of no pool"
 
 
 @pytest.mark.parametrize(("notices", "hours"), [(0, 0.0), (3, 50.0), (40, 20.0)])
