@@ -12,11 +12,13 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import TypeAlias
 
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
-from solvers.forecast import Forecaster, Margin, PlannedRate, Sample, make_margin_rules
+from solvers.forecast import Forecast, Margin, PlannedRate, Sample, make_margin_rules
 from solvers.forecast.margin import LOAD_SHARE, RISK
 
+Forecaster: TypeAlias = Callable[[Sequence[Sample], PlannedRate], Forecast]
 SAMPLE_SECONDS = 10
 CYCLE_SECONDS = 30
 START_SECONDS = 20

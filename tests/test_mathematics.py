@@ -13,7 +13,6 @@ from app.manifests.offline import load
 from cli.main import main
 from solvers.latency import kernels, limits
 from solvers.planning import finish
-from solvers.planning.bound import bound_at
 from solvers.planning.bound.fleet import fleet, look_at
 from solvers.planning.exact import scope
 from solvers.planning.jobs import exact as every_placement
@@ -22,6 +21,7 @@ from solvers.planning.problem import Problem
 from solvers.planning.replan import replanner
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, solve
+from tests.solvers.planning.bound.proved import bound_at
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "two-gpus.yaml"

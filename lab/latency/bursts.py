@@ -12,6 +12,7 @@ import sys
 import time
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from lab.latency import chain, modulated
@@ -113,6 +114,12 @@ def made(batch: int, smaller: np.ndarray) -> np.ndarray:
     return found
 
 
+def encode(shares: NDArray[np.float64]) -> NDArray[np.uint16]:
+    """Encodes shares of load by their logarithms, never larger than they are."""
+    codes: NDArray[np.uint16] = np.ceil(-np.log(np.minimum(shares, 1.0)) / bursts.DIGIT - 1e-9).astype(np.uint16)
+    return codes
+
+
 def main() -> None:
     """Makes all batches, or only those given, and keeps what is known of the others."""
     began = time.monotonic()
@@ -126,7 +133,7 @@ def main() -> None:
         shares[place] = made(batch, shares[max(place - 1, 0)])
         print(f"batch {batch}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         partial = bursts.FOLDER / "bursts.partial.npz"
-        np.savez_compressed(partial, losses=bursts.encode(np.minimum.accumulate(shares, axis=1)))
+        np.savez_compressed(partial, losses=encode(np.minimum.accumulate(shares, axis=1)))
         partial.replace(path)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from solvers.mudi.sharing.convex import ConvexSharing
 from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
-from solvers.mudi.sharing.problem import SharedGpu, SharingResident, two_piece
+from solvers.mudi.sharing.problem import Curve, SharedGpu, SharingResident
 
 CLUSTER_GPUS = (12, 1000)  # GPUs of Mudi's cluster, and of its simulated cluster
 ROUNDS = 200
@@ -43,6 +43,13 @@ def _resident(draws: np.random.Generator, name: str, count: int) -> SharingResid
     )  # fmt: skip
 
 
+def two_piece(first_slope: float, second_slope: float, cut_percent: int, cut_ms: float, least: int, most: int) -> Curve:
+    """Builds Mudi's latency curve from the slopes around the cut-off, in ms per SM%, and the latency there."""
+    percents = sorted({least, cut_percent, most})
+    slopes = [first_slope if percent <= cut_percent else second_slope for percent in percents]
+    return tuple((p, cut_ms + slope * (p - cut_percent)) for p, slope in zip(percents, slopes, strict=True))
+
+
 def timed_ms(decide: Callable[[int], object], rounds: int) -> list[float]:
     """Returns how long each round took, after a first to warm up."""
     decide(0)
@@ -62,11 +69,19 @@ def measure_size(gpus: int, seed: int) -> dict[str, float]:
     fleet = SharedFleet.of(shared)
     declared = np.array([resident.rate_per_second for resident in residents])
     rates = draws.uniform(0.8, 1.2, (ROUNDS, len(residents))) * declared
-    warm_ms = timed_ms(lambda number: fleet.decide(fleet.most_exec_ms_at(rates[number])), ROUNDS)
+    slo_ms = np.array([resident.slo_ms for resident in residents])
+    batch = np.array([resident.batch for resident in residents])
+    at_least = np.array([resident.batches_at_least for resident in residents])
+
+    def decide(number: int) -> object:
+        """Decides for other rates, with W = rate x SLO."""
+        return fleet.decide(slo_ms / np.maximum(rates[number] * slo_ms / 1000 / batch, at_least))
+
+    warm_ms = timed_ms(decide, ROUNDS)
     fresh_ms = timed_ms(lambda _: (fresh := SharedFleet.of(shared)).decide(fresh.most_exec_ms), CONVEX_ROUNDS)
 
     decided = fleet.decide(fleet.most_exec_ms)
-    fits = decided.fits(fleet.free_percents)
+    fits = [not stuck and total <= 100 for stuck, total in zip(decided.blocked, decided.totals, strict=True)]
     for each, first, right in zip(shared, fleet.first, fits, strict=False):
         percents = decided.percents[first : first + len(each.residents)].tolist()
         named = dict(zip((resident.name for resident in each.residents), percents, strict=True))

@@ -40,14 +40,15 @@ from simulation.measure.loads import make_load
 from simulation.measure.run import SimulationOrder, simulate
 from simulation.own_database import own_database
 from simulation.profiling import COMPLETE, SIXTEEN, profile_world
-from simulation.truth.family import DRAWS, draw_gpu, generator
+from simulation.truth.family import draw_gpu, generator
 from simulation.truth.load import times
-from simulation.truth.neighbours import ActiveLoad, slowdowns
+from simulation.truth.neighbours import ActiveLoad, paces
 from simulation.truth.physics import Physics
 from simulation.truths import TruthOrder
 from solvers.planning.plan import Plan
 from solvers.planning.solve import SolveBudget, solve
 
+DRAWS = 20  # seeds that are reported
 GAVEL = "gavel/simulation_throughputs.json"
 MISO = "miso/input_data.npy"
 LIGHT = (0.6, 0.98)  # of a step's time, of trainings that leave a GPU mostly idle, as those of miso seem to do
@@ -133,15 +134,15 @@ def made_slowdowns(seed: int) -> dict[str, dict[float, float]]:
     free: list[float] = []
     apart: list[float] = []
     for pair in combinations_with_replacement(jobs, 2):
-        free += slowdowns(v100, [ActiveLoad(job, 1, 1.0) for job in pair])
-        apart += slowdowns(v100, [ActiveLoad(job, 1, 0.5) for job in pair])
+        free += [pace.slow for pace in paces(v100, [ActiveLoad(job, 1, 1.0) for job in pair], 1.0)]
+        apart += [pace.slow for pace in paces(v100, [ActiveLoad(job, 1, 0.5) for job in pair], 1.0)]
     light = [draw_training(seed, f"light {number}", a100, LIGHT) for number in range(20)]
     random = generator(seed, "mixes")
     speeds: list[list[Floats]] = [[], [], []]
     for _ in range(60):
         mix = [light[number] for number in random.choice(len(light), 7, replace=False)]
         for place, share in enumerate(LEVELS):
-            slow = slowdowns(a100, [ActiveLoad(job, 1, share) for job in mix])
+            slow = [pace.slow for pace in paces(a100, [ActiveLoad(job, 1, share) for job in mix], 1.0)]
             alone = [times(job, a100, 1, share).alone for job in mix]
             speeds[place].append(1 / (np.array(alone) * slow))
     whole, half, seventh = (np.concatenate(level) for level in speeds)

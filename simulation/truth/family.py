@@ -12,7 +12,6 @@ import numpy as np
 
 from simulation.truth.load import GpuPhysics
 
-DRAWS = 20  # seeds that are reported
 DECLARED_ERROR_SHARE = 0.06  # by how much a model's declared times are off, as a deviation
 
 

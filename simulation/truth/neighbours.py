@@ -30,11 +30,6 @@ class ActiveLoad:
             raise ValueError(f"an SM share of {self.sm_share:g} is outside 0..1")
 
 
-def slowdowns(gpu: GpuPhysics, residents: Sequence[ActiveLoad]) -> list[float]:
-    """Returns how many times as long a batch of each takes while all of them are busy at the top clock."""
-    return [state.slow for state in paces(gpu, residents, 1.0)]
-
-
 def paces(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float) -> list[Pace]:
     """Returns the pace of each while all of them are busy."""
     alone = [times(resident.load, gpu, resident.batch, resident.sm_share, clock_share) for resident in residents]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 QUEUES = 4  # k
 BUFFER = 8  # beta
+MOST_ROUNDS = 50  # of moving the centres
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def features(instances: tuple[PendingInstance, ...]) -> NDArray[np.float64]:
     return np.column_stack([scaled, one_hot.reshape(len(instances), len(models))])
 
 
-def k_means(points: NDArray[np.float64], k: int, seed: int, rounds: int = 50) -> list[int]:
+def k_means(points: NDArray[np.float64], k: int, seed: int) -> list[int]:
     """Returns the cluster of each point: the nearest centre by L1, with centres at the mean that start far apart."""
     if len(points) == 0:
         return []
@@ -43,7 +44,7 @@ def k_means(points: NDArray[np.float64], k: int, seed: int, rounds: int = 50) ->
         distance = np.abs(points[:, None, :] - centres[None, :, :]).sum(axis=2).min(axis=1)
         centres = np.vstack([centres, points[int(distance.argmax())]])
     nearest = np.zeros(len(points), dtype=np.int64)
-    for _ in range(rounds):
+    for _ in range(MOST_ROUNDS):
         nearest = np.abs(points[:, None, :] - centres[None, :, :]).sum(axis=2).argmin(axis=1)
         moved = np.array(
             [points[nearest == c].mean(axis=0) if (nearest == c).any() else centre for c, centre in enumerate(centres)]

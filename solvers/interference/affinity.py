@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 Ratios = TypeVar("Ratios", float, NDArray[np.float64])
 
 THRESHOLD_AFFINITY = 70.0  # of 100: what a model needs with those that are there
-COMPUTE_INTENSIVE_RATIO = 1.2
 MOST_RATIO = 10.0
 BOTH_HIGH, BOTH_LOW, HIGH_AND_LOW = 0.0, 50.0, 100.0
 

@@ -59,12 +59,6 @@ def table() -> Floats:
     return logs
 
 
-def encode(shares: Floats) -> NDArray[np.uint16]:
-    """Encodes shares of load by their logarithms, never larger than they are."""
-    codes: NDArray[np.uint16] = np.ceil(-np.log(np.minimum(shares, 1.0)) / DIGIT - 1e-9).astype(np.uint16)
-    return codes
-
-
 def find_accepted_shares(batch: int, variation: float, percentile: float, ratios: Floats) -> Floats:
     """Returns by SLO / exec the share of the load accepted from Poisson arrivals that is accepted with bursts.
 

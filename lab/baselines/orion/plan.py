@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from solvers.interference.affinity import COMPUTE_INTENSIVE_RATIO, compute_to_memory
+from solvers.interference.affinity import compute_to_memory
 from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.growing import GrowingFleet, is_critical
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, Problem, Service
 
+COMPUTE_INTENSIVE_RATIO = 1.2
 MOST_ROUNDS = 200
 WAITS = "waits: each GPU has a high-priority client, or one that needs the same of it"
 

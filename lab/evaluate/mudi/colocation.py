@@ -23,7 +23,7 @@ from lab.truths.trainings import draw_training, mixed_traits
 from simulation.truth.family import draw_gpu, draw_traits, generator
 from simulation.truth.fitting import KnownFigures, fit_load
 from simulation.truth.load import GpuPhysics, PhysicalLoad
-from simulation.truth.neighbours import ActiveLoad, slowdowns
+from simulation.truth.neighbours import ActiveLoad, paces
 from solvers.interference.layers import LayeredValues, predict_from_layers
 from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation
 from solvers.interference.profile_factors import pressure_and_sensitivity
@@ -100,7 +100,7 @@ def _slowed(gpu: GpuPhysics, service: PhysicalLoad, training: PhysicalLoad) -> f
         ActiveLoad(service, SERVICE_BATCH, SERVICE_PERCENT / 100),
         ActiveLoad(training, TRAINING_BATCH, TRAINING_PERCENT / 100),
     ]
-    return slowdowns(gpu, residents)[0]
+    return paces(gpu, residents, 1.0)[0].slow
 
 
 def _right_percents(worlds: Sequence[ColocationWorld]) -> dict[str, float]:

@@ -20,9 +20,6 @@ class Raised:
     totals: Whole  # of each GPU
     blocked: Whole  # of each GPU: 0, or 1 + the index of a resident for which no SM% is enough
 
-    def fits(self, free_percents: Whole) -> list[bool]:
-        return [bool(fits) for fits in (self.blocked == 0) & (self.totals <= free_percents)]
-
 
 @dataclass(frozen=True, slots=True)
 class SharedFleet:
@@ -37,10 +34,6 @@ class SharedFleet:
     pressures: Floats
     sensitivity: Floats
     other_pressure: Floats
-    free_percents: Whole
-    slo_ms: Floats
-    batch: Floats
-    batches_at_least: Floats
     most_exec_ms: Floats  # at the residents' own rates
 
     @classmethod
@@ -58,22 +51,12 @@ class SharedFleet:
             pressures=_values(pressures),
             sensitivity=np.array([resident.sensitivity for resident in residents], dtype=np.float64),
             other_pressure=np.array([gpu.other_pressure for gpu in gpus], dtype=np.float64),
-            free_percents=np.array([gpu.free_percent for gpu in gpus], dtype=np.int64),
-            slo_ms=np.array([resident.slo_ms for resident in residents], dtype=np.float64),
-            batch=np.array([resident.batch for resident in residents], dtype=np.float64),
-            batches_at_least=np.array([resident.batches_at_least for resident in residents], dtype=np.float64),
             most_exec_ms=np.array([resident.most_exec_ms for resident in residents], dtype=np.float64),
         )
 
-    def most_exec_ms_at(self, rates_per_second: Floats) -> Floats:
-        """Returns the time each batch may take at other rates, with W = rate x SLO."""
-        batches: Floats = rates_per_second * self.slo_ms / 1000 / self.batch
-        limit: Floats = self.slo_ms / np.maximum(batches, self.batches_at_least)
-        return limit
-
     def decide(self, most_exec_ms: Floats) -> Raised:
         """Returns the smallest SM% of every resident of every GPU."""
-        percents = np.empty(len(self.slo_ms), dtype=np.int64)
+        percents = np.empty(len(most_exec_ms), dtype=np.int64)
         blocked = np.empty(len(self.first) - 1, dtype=np.int64)
         raise_from_least(
             self.first, self.latency_start, self.latency_percents, self.latency_ms,

@@ -98,13 +98,6 @@ class SharedGpu:
             raise WrongSharing(f"otherPressure {self.other_pressure:g} is not a finite number of 0 or more")
 
 
-def two_piece(first_slope: float, second_slope: float, cut_percent: int, cut_ms: float, least: int, most: int) -> Curve:
-    """Builds Mudi's latency curve from the slopes around the cut-off, in ms per SM%, and the latency there."""
-    percents = sorted({least, cut_percent, most})
-    slopes = [first_slope if percent <= cut_percent else second_slope for percent in percents]
-    return tuple((p, cut_ms + slope * (p - cut_percent)) for p, slope in zip(percents, slopes, strict=True))
-
-
 def _check_above_zero(what: str, value: float) -> None:
     if not (isfinite(value) and value > 0):
         raise WrongSharing(f"{what} {value:g} is not a finite number over 0")

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
-from solvers.planning.bound.attainable import attainable
 from solvers.planning.bound.convergence import Convergence
-from solvers.planning.bound.fleet import fleet, look_at
+from solvers.planning.bound.fleet import fleet
 from solvers.planning.bound.kept import is_of
 from solvers.planning.bound.master import MetPatterns
 from solvers.planning.bound.scope import left_out, why_not
 from solvers.planning.bound.search import BoundSearch, Round
 from solvers.planning.bound.start import first_prices
-from solvers.planning.fleet.grids import Floats
 from solvers.planning.kept_search import KeptSearch
 from solvers.planning.search.tables import Tables
-from solvers.planning.steps import NO_STEPS, RateSteps
 
-__all__ = ["MetPatterns", "Round", "bound_at", "left_out", "rounds", "why_not"]
+__all__ = ["MetPatterns", "Round", "left_out", "rounds", "why_not"]
 
 
 def rounds(
@@ -50,10 +45,3 @@ def rounds(
         evaluation = s.shrink(evaluation)
         yield s.best
     yield from Convergence(s, evaluation.patterns, met=met).run(work)
-
-
-def bound_at(tables: Tables, prices: Floats, steps: RateSteps = NO_STEPS) -> float:
-    """Returns the bound that any prices of a request a second, and of steps, prove; a price below 0 counts as 0."""
-    f = replace(fleet(tables), steps=steps)
-    found = look_at(f, f.limited(np.maximum(prices, 0.0))).bound
-    return attainable(f).above(found)

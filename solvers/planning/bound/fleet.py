@@ -117,7 +117,7 @@ class PriceEvaluation:
     work: int
 
 
-def look_at(f: BoundFleet, prices: Floats, *, is_paid: bool = False, least: float = -np.inf) -> PriceEvaluation:
+def look_at(f: BoundFleet, prices: Floats, *, least: float = -np.inf) -> PriceEvaluation:
     """Computes the bound of these prices; not exactly where it is no more than `least` anyway.
 
     How far a GPU's worth is below its cost does not count, unless it is paid in any case.
@@ -125,7 +125,7 @@ def look_at(f: BoundFleet, prices: Floats, *, is_paid: bool = False, least: floa
     steps = f.priced_steps(prices)
     looks = [
         MarketLook(
-            f.accepted, m, prices, steps, f.scratch, 0.0 if is_paid else float(f.fixed[m.pools].min(initial=np.inf))
+            f.accepted, m, prices, steps, f.scratch, float(f.fixed[m.pools].min(initial=np.inf))
         )
         for m in f.markets
     ]  # fmt: skip

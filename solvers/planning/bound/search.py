@@ -48,9 +48,9 @@ class BoundSearch:
         self.best = Round(-np.inf, self.centre, False, work)
         self.is_better = False
 
-    def look(self, prices: Floats, *, is_paid: bool = False, least: float = -np.inf) -> PriceEvaluation:
+    def look(self, prices: Floats, *, least: float = -np.inf) -> PriceEvaluation:
         """Evaluates prices, exactly if they may prove more than `least`; they become the centre if they prove more."""
-        return self.take(look_at(self.fleet, prices, is_paid=is_paid, least=least))
+        return self.take(look_at(self.fleet, prices, least=least))
 
     def take(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Takes an evaluation; its prices become the centre if they prove more."""

@@ -34,7 +34,7 @@ class _BatchTable(NamedTuple):
     row: Floats
 
 
-def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
+def options(t: Tables, site: int) -> ExactOptions | None:
     """Tabulates the shapes that fit on an empty GPU of a site; None if nothing can run there."""
     kind = t.site_types[site]
     shapes: list[_OfferShape] = []
@@ -63,12 +63,12 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
         dedicated=t.is_dedicated[served].astype(np.int64),
         pressure=pressure,
         watts=np.ascontiguousarray(watts),
-        caps=np.zeros((len(shapes), levels, table.stairs.shape[1])),
+        caps=np.zeros((len(shapes), LEVELS, table.stairs.shape[1])),
         stair_count=np.array([len(shape.batches) for shape in shapes], dtype=np.int64),
         sensitivity=t.sensitivity[profiles].real.copy(),
         slowdown=np.ascontiguousarray(clocks[:, None] ** t.clock_exponent[profiles]),
         slo_ms=t.slo_ms[served],
-        step=max(_most_pressure(slot_start, sms, pressure), 1e-9) / levels,
+        step=max(_most_pressure(slot_start, sms, pressure), 1e-9) / LEVELS,
         memory_gib=kind.memory_gib * (1 + SUM_SHARE),
         idle_w=float(kind.idle_w),
         max_w=kind.max_w * (1 + SUM_SHARE),

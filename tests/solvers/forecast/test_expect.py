@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.forecast import Forecast, Forecaster, PlannedRate, Sample, expect
+from solvers.forecast import Forecast, PlannedRate, Sample, expect
 from solvers.forecast.samples import usable
 from tests.solvers.forecast.weather import Course, daily, follow, spike, steady
 from tests.support.soak import scaled
@@ -199,14 +199,6 @@ def test_the_declared_rate_is_a_floor_until_enough_was_observed() -> None:
 def test_a_plan_below_the_floor_is_raised_to_it() -> None:
     raised = asked(level(10, 600), planned=40.0)
     assert (raised.rate, raised.reason) == (100, "declared")
-
-
-# The seam
-
-
-def test_the_forecast_is_a_forecaster() -> None:
-    forecaster: Forecaster = expect
-    assert forecaster(level(100), PlannedRate(100.0, 100.0, 50.0)).rate == 100
 
 
 @given(

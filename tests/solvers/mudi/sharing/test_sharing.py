@@ -14,7 +14,7 @@ from solvers.mudi.sharing.convex import NEAR, ConvexSharing, raise_shares
 from solvers.mudi.sharing.find import find
 from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
-from solvers.mudi.sharing.problem import SharedGpu, SharingResident, WrongSharing, two_piece
+from solvers.mudi.sharing.problem import SharedGpu, SharingResident, WrongSharing
 from tests.solvers.mudi.sharing.gpus import right_answers, shared_gpus
 from tests.support.soak import scaled
 
@@ -62,10 +62,6 @@ def test_the_rule_as_printed_lets_a_batch_outlast_the_slo_unless_it_counts_as_a_
     rare = resident(rate_per_second=1.0, slo_ms=14.0)
     assert smallest(SharedGpu((rare,))) == {"a": 10}  # 40 ms a batch under an SLO of 14 ms
     assert smallest(SharedGpu((replace(rare, batches_at_least=1.0),))) == {"a": 90}
-
-
-def test_two_pieces_are_given_by_slopes_and_cut_off() -> None:
-    assert two_piece(-1.0, -0.1, 30, 20.0, least=10, most=100) == CURVE
 
 
 def test_an_empty_gpu_needs_nothing() -> None:
@@ -155,21 +151,11 @@ def test_many_gpus_in_one_call_are_decided_as_each_alone(gpus: list[SharedGpu]) 
     together = fleet.decide(fleet.most_exec_ms)
     for g, gpu in enumerate(gpus):
         answer = smallest(gpu)
-        assert together.fits(fleet.free_percents)[g] == (answer is not None)
+        fits = not together.blocked[g] and together.totals[g] <= gpu.free_percent
+        assert fits == (answer is not None)
         if answer is not None:
             percents = together.percents[fleet.first[g] : fleet.first[g + 1]]
             assert list(answer.values()) == percents.tolist()
-
-
-@settings(max_examples=scaled(500, 50), deadline=None)
-@given(shared_gpus())
-def test_new_rates_give_what_a_new_problem_would(gpu: SharedGpu) -> None:
-    rates = np.array([resident.rate_per_second * 0.9 for resident in gpu.residents])
-    pairs = zip(gpu.residents, rates.tolist(), strict=True)
-    changed = replace(gpu, residents=tuple(replace(resident, rate_per_second=rate) for resident, rate in pairs))
-    fleet, fresh = SharedFleet.of([gpu]), SharedFleet.of([changed])
-    decided = fleet.decide(fleet.most_exec_ms_at(rates))
-    assert decided.percents.tolist() == fresh.decide(fresh.most_exec_ms).percents.tolist()
 
 
 @settings(max_examples=scaled(500, 50), deadline=None)

@@ -31,6 +31,7 @@ from solvers.planning.problem import (
 )
 from solvers.planning.search.arrays import MOST_RESIDENTS
 from solvers.planning.search.tables import tables
+from tests.solvers.planning.bound.proved import bound_at
 from tests.solvers.planning.bound.tiny_plans import Served, cheapest_states, together, unserved_cost
 
 SMS = (20, 40, 60, 100)
@@ -213,7 +214,7 @@ def test_no_plan_costs_less_than_the_bound(problem: Problem, seed: int) -> None:
     rng = np.random.default_rng(seed)
     t = tables(problem)
     for scale in (0.001, 0.1, 10.0):
-        assert bound.bound_at(t, rng.exponential(scale, len(t.services))) <= cost * (1 + 1e-9)
+        assert bound_at(t, rng.exponential(scale, len(t.services))) <= cost * (1 + 1e-9)
 
 
 def crowd(residents: int) -> Problem:
@@ -257,7 +258,7 @@ def test_the_last_bound_is_what_its_prices_prove() -> None:
     """Where there are too many choices of GPUs to list each."""
     t = tables(family("G30", 40, 10, 3))
     found = list(bound.rounds(t, 200_000))[-1]
-    assert bound.bound_at(t, found.prices, found.steps) >= found.bound * 0.99
+    assert bound_at(t, found.prices, found.steps) >= found.bound * 0.99
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, solve
 from solvers.planning.steps import NO_STEPS, RateSteps, worths
 from tests.solvers.planning.bound.compiled_steps import rounded, step_line
+from tests.solvers.planning.bound.proved import bound_at
 from tests.solvers.planning.bound.test_bound import cheapest, last, problems
 from tests.support.soak import scaled
 
@@ -88,7 +89,7 @@ def test_no_plan_costs_less_than_any_prices_of_steps_prove(problem: Problem, see
     for scale in (0.01, 0.1, 1.0):
         steps = drawn_steps(t.rate, rng)
         prices = np.concatenate([of_rates * rng.uniform(0, 1, len(of_rates)), rng.exponential(scale, len(steps))])
-        assert bound.bound_at(t, prices, steps) <= cost * (1 + 1e-9)
+        assert bound_at(t, prices, steps) <= cost * (1 + 1e-9)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from solvers.planning.problem import Problem
 from solvers.planning.search.tables import tables
 from solvers.planning.steps import LARGE_SHARE, RateSteps
 from tests.solvers.planning.bound.compiled_steps import rounded
+from tests.solvers.planning.bound.proved import bound_at
 from tests.solvers.planning.bound.tiny_plans import least_cost
 from tests.support.soak import scaled
 
@@ -52,7 +53,7 @@ def test_no_plan_of_a_tiny_problem_costs_less_than_the_bound(number: int) -> Non
     services = rng.integers(len(t.rate), size=4)
     steps = RateSteps.of_rates(services, t.rate[services] / counts, counts - np.floor(counts), np.floor(counts) + 1)
     prices = np.concatenate([found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate)), rng.exponential(0.1, 4)])
-    assert bound.bound_at(t, prices, steps) <= rounded_up(cost)
+    assert bound_at(t, prices, steps) <= rounded_up(cost)
 
 
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
@@ -90,7 +91,7 @@ def test_no_plan_with_two_instances_of_each_service_costs_less_than_the_bound(nu
     prices = np.concatenate(
         [found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate)), rng.exponential(0.3, len(two))]
     )
-    assert bound.bound_at(t, prices, steps) <= rounded_up(cost)
+    assert bound_at(t, prices, steps) <= rounded_up(cost)
 
 
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))

@@ -22,6 +22,7 @@ from solvers.planning.problem import Node, Problem, Service
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, find
+from tests.solvers.planning.bound.proved import bound_at
 from tests.solvers.planning.parts.tiny_plans import cheapest
 from tests.solvers.planning.without_bound import plan_without_bound
 from tests.support.soak import scaled
@@ -115,7 +116,7 @@ def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -
     for scale in (0.01, 0.1):
         of_rates = found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate))
         prices = np.concatenate([of_rates, rng.exponential(scale, len(rows))])
-        assert bound.bound_at(t, prices, rows) <= rounded_up(cost)
+        assert bound_at(t, prices, rows) <= rounded_up(cost)
 
 
 @pytest.mark.slow
