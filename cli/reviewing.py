@@ -18,14 +18,14 @@ def choose_review(settings: Settings) -> ReviewToken | None:
     """Returns what reviews a token in the cluster of our pod or kubeconfig; None if no agent runs as a pod."""
     if not settings.kubernetes_agents:
         return None
-    from app.world.service_accounts import ReviewFailed
+    from app.world.service_accounts import NAME_LABEL, ReviewFailed
     from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
     from clusters.token_reviews import review_token
 
     def review(token: str, audience: str) -> Review:
         try:  # at each review: our own token is renewed, too
             config = choose_cluster(settings.kube_context or None, None, os.environ)
-            return review_token(config, token, audience)
+            return review_token(config, token, audience, NAME_LABEL)
         except ClusterUnreachable as error:
             raise ReviewFailed(str(error)) from None
 

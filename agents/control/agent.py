@@ -280,10 +280,15 @@ class Agent:
         if self._credential.pod is None:
             return False
         try:
-            self._credential, self._sent_inventory = join_again(self._folder, self._credential), None
+            joined = join_again(self._folder, self._credential)
         except (LinkError, OSError, ValueError) as error:
             log.warning("the node could not join again: %s", error)
             return False
+        if joined.node != self._credential.node:  # much was opened under the old name
+            log.warning("this node is called %s now: the agent ends, to start again under that name", joined.node)
+            self.stop()
+            return False
+        self._credential, self._sent_inventory = joined, None
         self._node.ledger.news.set()
         log.info("the node's token was refused, and this node has joined again")
         return True

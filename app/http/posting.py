@@ -25,7 +25,8 @@ LEAST_SECRET = 16  # characters
 WHOLE_SECONDS = 10.0  # of a delivery, however slowly its answer drips
 MOST_ANSWER_BYTES = 4096
 REFUSALS = frozenset({400, 413, 415, 422})  # of this body; others speak of the place, its rights or its load
-METADATA = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fd00:ec2::/32"))
+METADATA = tuple(map(ipaddress.ip_network, ("169.254.0.0/16", "fd00:ec2::/32", "100.100.100.200/32")))
+TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # IPv4 behind a NAT64
 
 
 class PostedPlace(Protocol):
@@ -104,8 +105,8 @@ def find_address(host: str, port: int, is_local: bool) -> str:
 
 def _may_receive(text: str, is_local: bool) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
+    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address in TRANSLATED):
+        address = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     if address.is_loopback:
         return is_local
     is_metadata = any(address in network for network in METADATA if network.version == address.version)
@@ -127,7 +128,7 @@ def is_post_address(url: str, is_local: bool) -> bool:
     parts = urlsplit(url)
     is_safe = parts.scheme == "https" or (is_local and is_plain_loopback(url))
     is_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    return is_safe and is_host and not parts.username and not parts.fragment and is_one_word(url)
+    return is_safe and is_host and "@" not in parts.netloc and not parts.fragment and is_one_word(url)
 
 
 def is_one_word(url: str) -> bool:

@@ -11,12 +11,12 @@ from app.manifests.faults import escape
 AUDIENCE = "gpuwright"  # so that no other service's token joins, and ours opens nothing in the cluster
 FORM = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)  # of a JSON Web Token
 BOUND = "authentication.kubernetes.io/"
-# Of a node that is to have another name here. No kubelet may set labels that begin so, not even its own node's.
+# Gives a node another name here. NodeRestriction lets no kubelet set labels that begin so, not even its own node's.
 NAME_LABEL = "node-restriction.kubernetes.io/gpuwright-node"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 Review = Mapping[str, object]
-# Of a token for an audience: the status of a TokenReview, and under nodeLabels those of the node that it is bound to.
+# Of a token for an audience: the status of a TokenReview, and under nodeNames what the label names, by cluster node.
 ReviewToken = Callable[[str, str], Review]
 
 
@@ -40,14 +40,22 @@ def find_refusal(review: Review, account: str, node: str) -> tuple[str, str]:
         return "forbidden", f"this token is bound to no pod on a node: {needs}"
     if name_node(bound) != node:
         return "forbidden", f"this token is of a pod on node {escape(bound)}, not on {node}"
-    if (named := _read_label(review)) and not NAME.fullmatch(named):
-        return "forbidden", f"the label {NAME_LABEL} of node {escape(bound)} is {escape(named)}, and no DNS label"
+    named = _read_names(review)
+    if bound in named and not NAME.fullmatch(named[bound]):
+        return (
+            "forbidden",
+            f"the label {NAME_LABEL} of node {escape(bound)} is {escape(named[bound])}, and no DNS label",
+        )
+    others = sorted(other for other, name in named.items() if other != bound and name == name_admitted(review))
+    if others:  # else it would end the other's tokens, and take its place
+        return "forbidden", f"the label {NAME_LABEL} of node {escape(others[0])} gives that one this name"
     return "", ""
 
 
 def name_admitted(review: Review) -> str:
     """Returns what the node is called here: as its label says, else as Kubernetes calls it."""
-    return _read_label(review) or name_node(_read_bound(review, "node-name"))
+    bound = _read_bound(review, "node-name")
+    return _read_names(review).get(bound) or name_node(bound)
 
 
 def name_holder(review: Review) -> str:
@@ -63,9 +71,9 @@ def _read_bound(review: Review, what: str) -> str:
     return str(found[0]) if len(found) == 1 else ""
 
 
-def _read_label(review: Review) -> str:
-    labels = review.get("nodeLabels")
-    return str(labels.get(NAME_LABEL, "")) if isinstance(labels, Mapping) else ""
+def _read_names(review: Review) -> Mapping[str, str]:
+    named = review.get("nodeNames")
+    return {str(node): str(name) for node, name in named.items() if name} if isinstance(named, Mapping) else {}
 
 
 def _user(review: Review) -> Mapping[str, object]:

@@ -129,11 +129,11 @@ def test_an_agents_pod_is_let_into_no_namespace_but_one_for_privileged_pods(
         assert "created" in cluster.kubectl(*admitting, given=pod)
 
 
-def test_a_server_may_review_tokens_and_read_a_node_and_nothing_else(installed: Installed, cluster: Cluster) -> None:
+def test_a_server_may_review_tokens_and_list_nodes_and_nothing_else(installed: Installed, cluster: Cluster) -> None:
     server, nobody = installed.user("api"), cluster.add_user(installed.namespace, "nobody")
     assert cluster.list_rights(server) - cluster.list_rights(nobody) == {
         ("create", "tokenreviews.authentication.k8s.io"),
-        ("get", "nodes"),
+        ("list", "nodes"),
     }
 
 

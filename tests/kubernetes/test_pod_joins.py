@@ -50,7 +50,7 @@ class Joining:
 @pytest.fixture
 def joining(cluster: Cluster, namespace: str, database_url: str) -> Iterator[Joining]:
     reviewer = cluster.add_user(namespace, "api")
-    rights = [("authentication.k8s.io", "tokenreviews", "create"), ("", "nodes", "get")]
+    rights = [("authentication.k8s.io", "tokenreviews", "create"), ("", "nodes", "list")]
     cluster.grant(reviewer, rights, everywhere=True)
     for account in ("agent", "other"):
         cluster.kubectl("-n", namespace, "create", "serviceaccount", account)
@@ -132,6 +132,9 @@ def test_a_node_joins_under_the_name_that_its_label_has_and_keeps_it(joining: Jo
         assert joining.server.request("GET", "/api/v1/nodes/ip-10-0-0-9-ec2-internal").status == 404
         refused = joining.ask(file.read_text(), "burst-1")
         assert refused.status == 403, "nobody asks by another name than the cluster's"
+        refused = joining.ask(joining.pod_token("burst-1", pod="other"), "burst-1")
+        assert (refused.status, "gives that one this name" in refused.json["detail"]) == (403, True)
+        assert joining.server.request("GET", "/api/v1/whoami", token=again.token).status == 200
         joining.cluster.kubectl("label", "--overwrite", "node", pod.node, f"{NAME_LABEL}=Burst.1")
         refused = joining.ask(file.read_text(), "ip-10-0-0-9-ec2-internal")
         assert (refused.status, "is Burst.1, and no DNS label" in refused.json["detail"]) == (403, True)
@@ -174,12 +177,20 @@ def test_an_agents_pod_joins_keeps_its_credential_and_joins_again_once_that_is_r
         revoked = server.request("DELETE", f"/api/v1/tokens/{first.token.split('_')[1]}")
         assert revoked.status < 300, revoked.text
         until(lambda: "this node has joined again" in log.read_text(), log.read_text)
+        second = StateFolder(folder).credential()
+        assert second is not None and second.pod == first.pod
+        assert server.request("GET", "/api/v1/whoami", token=second.token).json["node"] == "node-1"
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": {NAME_LABEL: "renamed"}}}
+        joining.cluster.kubectl("create", "-f", "-", given=node)
+        server.request("DELETE", f"/api/v1/tokens/{second.token.split('_')[1]}")
+        until(lambda: agent.poll() is not None, log.read_text)
+        assert "this node is called renamed now" in log.read_text()
     finally:
+        joining.cluster.kubectl("delete", "node", "node-1", "--ignore-not-found")
         agent.terminate()
         agent.wait(patience())
-    second = StateFolder(folder).credential()
-    assert second is not None and second.pod == first.pod
-    assert server.request("GET", "/api/v1/whoami", token=second.token).json["node"] == "node-1"
+    renamed = StateFolder(folder).credential()
+    assert renamed is not None and renamed.node == "renamed"
 
 
 def test_while_the_api_server_is_away_or_refuses_a_pod_is_told_to_try_again(

@@ -62,7 +62,7 @@ def read_answer(who: str, verb: HookVerb, written: str | bytes) -> HookAnswer:
     allowed = ALLOWED[verb]
     try:
         answer = msgspec.json.decode(written, type=_WrittenAnswer)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         why = f"{who} did not answer with JSON such as {show_answer(verb)}: {error}"
         return HookAnswer("failed", make_plain(why))
     if answer.state not in allowed:

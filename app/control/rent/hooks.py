@@ -24,7 +24,7 @@ from app.control.rent.calls import MOST_READ_BYTES, HookCaller, HookOrder, make_
 from app.control.rent.karpenter import KarpenterHook, check_karpenter
 from app.control.rent.posted import WebhookEntry, make_posted_hook
 from app.control.rent.states import HookAnswer, HookVerb
-from app.control.rent.trusted import HooksRefused, read_trusted
+from app.control.rent.trusted import HooksRefused, check_program, read_trusted
 
 MOST_PRINTED_BYTES = 1 << 24  # a program that prints more is ended, before it fills the disk
 LOOK_SECONDS = 0.2  # between two looks at how much it has printed
@@ -130,6 +130,9 @@ def load_hooks(path: Path | None, owner: int = 0) -> FileHooks:
     text = read_trusted(path, "the hooks file", owner)
     try:
         written = msgspec.convert(yaml.safe_load(text) or {}, dict[str, HookEntry])
+    except yaml.MarkedYAMLError as error:  # its text quotes the line, which may hold a secret
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise HooksRefused(f"the hooks file {path} is not YAML at line {line}: {error.problem}; {KINDS}") from None
     except (yaml.YAMLError, msgspec.MsgspecError) as error:
         raise HooksRefused(f"the hooks file {path}: {error}; {KINDS}") from None
     hooks = {name: _make_hook(entry, f"hook {name} of {path}", owner) for name, entry in written.items()}
@@ -141,8 +144,8 @@ def _make_hook(entry: HookEntry, where: str, owner: int) -> HookCaller:
         return make_posted_hook(entry, where, owner)
     if isinstance(entry, KarpenterHook):
         check_karpenter(entry, where)
-    if isinstance(entry, ScriptHook) and not (
-        entry.argv and entry.argv[0].startswith("/") and entry.timeout_seconds > 0
-    ):
-        raise HooksRefused(f"{where}: argv must begin with an absolute path, timeoutSeconds be over 0")
+    if isinstance(entry, ScriptHook):
+        if not (entry.argv and entry.argv[0].startswith("/") and entry.timeout_seconds > 0):
+            raise HooksRefused(f"{where}: argv must begin with an absolute path, timeoutSeconds be over 0")
+        check_program(Path(entry.argv[0]), where, owner)
     return entry

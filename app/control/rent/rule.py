@@ -45,6 +45,10 @@ class RentMoment:
     def count_coming(self, pool: str) -> int:
         return sum(row.state in COMING for row in self.live(pool))
 
+    def count_standing(self, pool: str) -> int:
+        """Returns how many nodes of a pool have joined or are on their way: a late one may never come."""
+        return sum(row.state in (*COMING, RentState.JOINED) for row in self.live(pool))
+
     def rests(self, pool: str) -> bool:
         """Returns whether its hook has just refused an order: others are asked meanwhile."""
         refused = [row for row in self.rows if row.pool == pool and row.state is RentState.REFUSED and row.called_at]
@@ -115,9 +119,10 @@ class AccountRule:
         return RentDecision(orders, leaving, {name: why for name, why in waits.items() if why})
 
     def _count_orders(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> int:
-        mine, (missing, share) = len(moment.live(pool.name)), _find_missing(pool, moment, need)
+        missing, share = _find_missing(pool, moment, need)
         account = self._accounts.get(pool.name, RentAccount()).wait(share, moment.seconds)
-        count = 0 if moment.rests(pool.name) else max(0, pool.least - mine)
+        short = min(pool.least - moment.count_standing(pool.name), pool.most - len(moment.live(pool.name)))
+        count = 0 if moment.rests(pool.name) else max(0, short)
         if missing > 0 and account.may_rent(pool.terms, missing, share):
             account, count = RentAccount(), max(count, missing)
         self._accounts[pool.name] = account
@@ -132,7 +137,7 @@ class AccountRule:
             return []
         seconds, plan = moment.now.timestamp(), moment.plan
         held = Counter([*(line.node for line in plan.instances), *(job.node for job in plan.jobs)])
-        standing = sum(row.state is not RentState.LEAVING for row in moment.live(pool.name))
+        standing = moment.count_standing(pool.name)
         spare = [row for row in moment.list_ending(pool) if row.node not in need.used]
         known = self._idle.get(pool.name, IdleNodes()).note(len(spare), seconds)
         due = max(0, min(known.count_due(pool.terms, seconds, HELD_SECONDS), standing - pool.least))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 MOST_FILE_BYTES = 1 << 20
@@ -31,6 +32,16 @@ def read_trusted(path: Path, what: str, owner: int) -> bytes:
     if len(text) > MOST_FILE_BYTES:
         raise HooksRefused(f"{what} {path} is longer than {MOST_FILE_BYTES >> 20} MiB")
     return text
+
+
+def check_program(program: Path, where: str, owner: int) -> None:
+    """Raises HooksRefused if others may replace a program. One that is missing may come; links are followed."""
+    target = program.resolve()
+    for part in (target, target.parent):
+        with suppress(FileNotFoundError):
+            facts = part.stat()
+            if why := find_fault(facts, 0 if facts.st_uid == 0 else owner):
+                raise HooksRefused(f"{where}: {part} {why}")
 
 
 def find_fault(facts: os.stat_result, owner: int) -> str:

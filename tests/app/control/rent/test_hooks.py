@@ -69,6 +69,35 @@ def test_a_file_that_says_something_else_is_refused(tmp_path: Path, text: str, w
         load(write(tmp_path, text))
 
 
+def test_a_fault_of_the_file_is_named_by_its_line_which_may_hold_a_secret(tmp_path: Path) -> None:
+    with pytest.raises(HooksRefused, match="is not YAML at line 2") as refused:
+        load(
+            write(
+                tmp_path, "try: {kind: dry-run}\ncloud: {kind: webhook, url: https://h/?token=SECRET, secretFile: /s}"
+            )
+        )
+    assert "SECRET" not in str(refused.value)
+
+
+def test_a_program_that_others_may_write_or_replace_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    program = folder / "rent"
+    program.write_text("#!/bin/sh\n")
+    link = tmp_path / "link"
+    link.symlink_to(program)
+    text = f"cloud: {{kind: script, argv: [{link}]}}"
+    program.chmod(0o777)
+    with pytest.raises(HooksRefused, match="programs/rent may be written by others"):
+        load(write(tmp_path, text))
+    program.chmod(0o755)
+    folder.chmod(0o777)
+    with pytest.raises(HooksRefused, match="programs may be written by others"):
+        load(write(tmp_path, text))
+    folder.chmod(0o755)
+    load(write(tmp_path, text))
+
+
 def test_a_file_that_is_missing_or_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HooksRefused, match="cannot be opened: No such file"):
         load(tmp_path / "none.yaml")

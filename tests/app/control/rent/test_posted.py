@@ -69,6 +69,8 @@ def test_a_return_is_asked_anew_so_that_no_remembered_answer_of_the_rent_or_an_e
         ("200", b"<html>", "did not answer with JSON such as"),
         ("200", b"[]", "did not answer with JSON such as"),
         ("200", ACCEPTED + ACCEPTED, "did not answer with JSON such as"),
+        ("200", b'{"state": "accepted", "message": "zur\xfcck"}', "did not answer with JSON such as"),
+        ("200", b'{"state": "accepted", "more": ' + b"[" * 30_000, "did not answer with JSON such as"),
         ("200", b'{"state": "perhaps"}', "did not answer with JSON such as"),
         ("200", b'{"state": "accepted", "message": 7}', "did not answer with JSON such as"),
         ("200", b'{"state": "returned"}', "answered returned when asked to rent; allowed: accepted, refused"),
