@@ -81,7 +81,8 @@ def measure_size(gpus: int, seed: int) -> dict[str, float]:
     fresh_ms = timed_ms(lambda _: (fresh := SharedFleet.of(shared)).decide(fresh.most_exec_ms), CONVEX_ROUNDS)
 
     decided = fleet.decide(fleet.most_exec_ms)
-    fits = [not stuck and total <= 100 for stuck, total in zip(decided.blocked, decided.totals, strict=True)]
+    ends = zip(decided.blocked.tolist(), decided.totals.tolist(), strict=True)
+    fits = [not stuck and total <= 100 for stuck, total in ends]
     for each, first, right in zip(shared, fleet.first, fits, strict=False):
         percents = decided.percents[first : first + len(each.residents)].tolist()
         named = dict(zip((resident.name for resident in each.residents), percents, strict=True))
