@@ -172,7 +172,7 @@ def lines(answer: Mapping[str, Any], currency: str, *, compare: bool) -> Iterato
         _prices(answer["sloPrices"], currency)
         _latencies(answer["sloPrices"], currency)
         _percentiles(answer["sloPrices"], currency)
-        yield "PAID NOW: for the service's copies in the plan in force, at its SLO of now"
+        yield "PAID NOW: for the service's copies in the plan in force, at its present SLO"
         yield "COSTS: how much more the best plan for an empty fleet costs with the service than without it"
         if left := answer.get("notPriced"):
             services = "1 service is" if left == 1 else f"{left} services are"

@@ -159,7 +159,7 @@ def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> 
 
 
 def _pools(overview: Mapping[str, Any], cost: str) -> list[str]:
-    """Returns a table of the pools, with what their nodes cost now and for how long these were of no use."""
+    """Returns a table of the pools, with what their nodes cost now and for how long these did nothing."""
     rows = [
         [pool["pool"], pool["nodes"], pool["starting"], _money(pool["costPerHour"]), f"{pool['wastedMinutes']:.0f}"]
         for pool in overview.get("pools", ())

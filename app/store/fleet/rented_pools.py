@@ -26,13 +26,14 @@ NOW = statement(
     WHERE pool.kind = 'Pool' GROUP BY pool.name, pool.spec, gpu_type.spec ORDER BY pool.name
     """,
 )
-# Idle seconds are counted over a node's life: no more of them count than it was rented for since then.
+# Idle seconds are counted over a node's life, so only those of nodes that were rented since then are known to be since.
 SINCE = statement(
     "rented_since",
     f"""
-    SELECT pool, sum(seconds) / 3600 AS node_hours, sum(least(seconds, starting + idle_seconds)) / 60 AS wasted_minutes
+    SELECT pool, sum(seconds) / 3600 AS node_hours, sum(starting + idle) / 60 AS wasted_minutes
     FROM (
-        SELECT pool, idle_seconds, extract(epoch FROM coalesce(ended_at, moment()) - begun) AS seconds,
+        SELECT pool, CASE WHEN paid_at >= CAST(:since AS timestamptz) THEN idle_seconds ELSE 0 END AS idle,
+            extract(epoch FROM coalesce(ended_at, moment()) - begun) AS seconds,
             greatest(0, {_STARTED.format(begun="begun")}) AS starting
         FROM rented_node CROSS JOIN LATERAL (SELECT greatest(paid_at, CAST(:since AS timestamptz)) AS begun) AS rental
         WHERE paid_at IS NOT NULL AND (ended_at IS NULL OR ended_at > CAST(:since AS timestamptz))) AS rented
