@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.http.lanes import lane_of
+
 NAME = b"x-currency"
 
 
 class CurrencyHeader:
-    """Lies around the routes; agents' reports and polls, which have no money in them, do not come here."""
+    """Lies around the routes. What agents ask and report has no money in it, by whichever way it comes."""
 
     def __init__(self, app: ASGIApp, currency: str) -> None:
         self._app = app
@@ -20,4 +22,5 @@ class CurrencyHeader:
                 message["headers"] = [*message.get("headers", ()), self._header]
             await send(message)
 
-        await self._app(scope, receive, send_named if scope["type"] == "http" else send)
+        has_money = scope["type"] == "http" and not lane_of(scope["method"], scope["path"]).node
+        await self._app(scope, receive, send_named if has_money else send)
