@@ -15,7 +15,7 @@ import msgspec
 from agents.contract.fields import Moment
 from agents.contract.node_names import name_node
 from agents.host.ownership import require_own_folder
-from agents.node.state_folder import Credential, PodJoin, StateFolder
+from agents.node.state_folder import AgentMemory, Credential, PodJoin, StateFolder
 from agents.talk.link import Link, decode_answer
 
 
@@ -35,7 +35,7 @@ def join(
     """
     _prepare(folder)
     credential = _ask_to_join(Credential(server, node, "", ca_file), one_time_token, spec)
-    folder.keep_credential(credential)
+    _keep(folder, credential)
     return credential
 
 
@@ -49,7 +49,7 @@ def join_as_pod(folder: StateFolder, server: str, pod: PodJoin, ca_file: str = "
     else:
         _prepare(folder)
         credential = _ask_to_join(Credential(server, "", "", ca_file, pod=pod), _read_token(pod), pod.spec)
-    folder.keep_credential(credential)
+    _keep(folder, credential)
     return credential
 
 
@@ -57,7 +57,7 @@ def join_again(folder: StateFolder, credential: Credential) -> Credential:
     """Joins as before, where the control plane does not know the node's token any more; GPUs keep their indexes."""
     assert credential.pod is not None, "a one-time token cannot be used again"
     joined = _ask_to_join(credential, _read_token(credential.pod), credential.pod.spec)
-    folder.keep_credential(joined)
+    _keep(folder, joined)
     return joined
 
 
@@ -65,6 +65,14 @@ def _prepare(folder: StateFolder) -> None:
     require_own_folder(folder.path)
     folder.keep_memory(folder.memory())
     folder.forget_indexes()
+
+
+def _keep(folder: StateFolder, credential: Credential) -> None:
+    """Keeps the credential. What was assigned to this machine under another name is forgotten first."""
+    memory = folder.memory()
+    if memory.assignment is not None and memory.assignment.node != credential.node:
+        folder.keep_memory(AgentMemory(memory.incarnation))
+    folder.keep_credential(credential)
 
 
 def _read_token(pod: PodJoin) -> str:

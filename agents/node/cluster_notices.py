@@ -22,6 +22,10 @@ NEAR = timedelta(days=1)  # between now and the time of a taint that is believed
 FIRST_LOOK_SECONDS = 5.0
 
 
+SPOT = ("karpenter.sh/capacity-type", "spot")  # a label of nodes that a cloud may take: Karpenter's taint may mean that
+SPOT_NOTICE = timedelta(minutes=2)
+
+
 class ClusterNotices:
     """What the cluster says of this node, as last known: while the API server is away, nothing new is due."""
 
@@ -58,17 +62,20 @@ class ClusterNotices:
         before = (self.deadline, self.drained)
         spec: Object = node.get("spec") or {}
         self.drained = bool(spec.get("unschedulable"))
-        self.deadline = self._find_deadline({str(taint.get("key", "")): taint for taint in spec.get("taints") or ()})
+        key, value = SPOT
+        is_spot = ((node.get("metadata") or {}).get("labels") or {}).get(key) == value
+        taints = {str(taint.get("key", "")): taint for taint in spec.get("taints") or ()}
+        self.deadline = self._find_deadline(taints, SPOT_NOTICE if is_spot else timedelta.max)
         return (self.deadline, self.drained) != before
 
-    def _find_deadline(self, taints: Mapping[str, Object]) -> datetime | None:
+    def _find_deadline(self, taints: Mapping[str, Object], longest: timedelta) -> datetime | None:
         """Returns when the machine goes; a taint that has no time near now is counted from when it was first seen."""
         now, found = self._date(), {key: taints[key] for key in TAKES_AWAY if key in taints}
         self._seen = {key: self._seen.get(key, now) for key in found}
         began = {key: _read_time(taint, "value") or _read_time(taint, "timeAdded") for key, taint in found.items()}
         near = {key: time for key, time in began.items() if time is not None and abs(time - now) < NEAR}
         since = self._seen | near  # anybody may write a value
-        return min((time + TAKES_AWAY[key] for key, time in since.items()), default=None)
+        return min((time + min(TAKES_AWAY[key], longest) for key, time in since.items()), default=None)
 
 
 def _read_time(taint: Object, field: str) -> datetime | None:

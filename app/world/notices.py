@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 
 from app.manifests.model import Key, Kind
 from app.store.database import clock, versions
-from app.store.fleet import reclaims
+from app.store.fleet import reclaims, rented
 from app.store.fleet.cordons import Cordon
 from app.store.fleet.reclaims import NoticeSource
 from app.store.world import audit, events, objects
-from app.store.world.events import NewEvent
+from app.store.world.events import NewEvent, Severity
 from app.store.world.objects import rfc3339
 from app.world.conditions import ObjectCondition, set_condition
 from app.world.decisions import Action, ObjectDecision
@@ -73,7 +73,9 @@ def _tell(
     audit.record(connection, [actor.entry(verb, NOUN, name=node, before=before, after=after)])
     spelled = f"{text}: {message}" if message else text
     if deadline:
-        event = NewEvent("reclaim_notice", "warning", spelled, "Node", "", node)
+        # A node that is given back may get one by its own hook: Karpenter taints whatever it ends.
+        severity: Severity = "info" if rented.is_leaving(connection, node) else "warning"
+        event = NewEvent("reclaim_notice", severity, spelled, "Node", "", node)
     elif in_force:
         event = NewEvent("cluster_drain", "info", spelled, "Node", "", node)
     else:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -69,12 +69,24 @@ class Clouded:
         key = f"{node}-20261130T080000"
         return self.hook.call(HookOrder(verb, "cloud", key, "burst", node, {"gpuType": "l4-24gb"}))
 
+    def rent(self, node: str = "burst-1") -> tuple[str, str]:
+        """Calls the hook until it is at work no longer."""
+        answer = self.call("rent", node)
+
+        def has_ended() -> bool:
+            nonlocal answer
+            answer = self.call("rent", node) if answer[0] == "pending" else answer
+            return answer[0] != "pending"
+
+        until(has_ended, lambda: answer[1])
+        return answer
+
     def patch(self, name: str, change: Any, *words: str) -> None:
         self.cluster.kubectl("patch", "nodeclaim", name, "--type=merge", "-p", json.dumps(change), *words)
 
     @contextmanager
-    def karpenter(self, does: Literal["launch", "give up"]) -> Iterator[None]:
-        """Takes up each claim that is new; what is deleted stays until it is told so."""
+    def karpenter(self) -> Iterator[None]:
+        """Launches each claim that is new."""
         over = threading.Event()
 
         def work() -> None:
@@ -82,11 +94,8 @@ class Clouded:
             while not over.wait(0.1):
                 for name in self.claims().keys() - taken:
                     taken.add(name)
-                    if does == "launch":
-                        self.patch(name, FINALIZERS)
-                        self.patch(name, LAUNCHED, "--subresource=status")
-                    else:
-                        self.cluster.kubectl("delete", "nodeclaim", name)
+                    self.patch(name, FINALIZERS)
+                    self.patch(name, LAUNCHED, "--subresource=status")
 
         with ThreadPoolExecutor(1) as pool:
             working = pool.submit(work)
@@ -98,10 +107,7 @@ class Clouded:
 
 
 @pytest.fixture
-def clouded(
-    api_server: ApiServer, cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Clouded]:
-    monkeypatch.setattr(karpenter, "LOOK_SECONDS", 0.1)
+def clouded(api_server: ApiServer, cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Clouded]:
     cluster.kubectl("create", "-f", "-", given=DEFINITION)
     planner = cluster.add_user(namespace, "planner")
     cluster.grant(planner, [("karpenter.sh", "nodeclaims", "create,get,delete")], everywhere=True)
@@ -125,25 +131,26 @@ def clouded(
 
 
 def test_an_order_is_one_claim_however_often_and_by_however_many_planners_it_is_made(clouded: Clouded) -> None:
-    with clouded.karpenter("launch"), ThreadPoolExecutor(4) as planners:
-        answers = list(planners.map(lambda _: clouded.call("rent"), range(8)))
+    with clouded.karpenter(), ThreadPoolExecutor(4) as planners:
+        answers = list(planners.map(lambda _: clouded.rent(), range(8)))
         assert {state for state, _ in answers} == {"accepted"}
-        assert clouded.call("rent", "burst-2")[0] == "accepted"
+        assert clouded.rent("burst-2")[0] == "accepted"
     made = clouded.claims()
     assert set(made) == {"burst-1-20261130t080000", "burst-2-20261130t080000"}
     claim = made["burst-1-20261130t080000"]
     assert claim["metadata"]["labels"] == {"team": "a", NAME_LABEL: "burst-1"}
     assert claim["metadata"]["annotations"] == {"gpuwright.io/order": "burst-1-20261130T080000"}
-    assert claim["spec"] == clouded.hook.spec
+    bought = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]
+    assert claim["spec"] == clouded.hook.spec | {"requirements": bought}
 
 
-def test_what_is_given_back_is_the_orders_own_machine_and_as_often_as_asked(clouded: Clouded) -> None:
-    with clouded.karpenter("launch"):
+def test_what_is_given_back_is_the_orders_own_machine_which_is_gone_with_its_claim(clouded: Clouded) -> None:
+    with clouded.karpenter():
         for node in ("burst-1", "burst-2"):
-            assert clouded.call("rent", node)[0] == "accepted"
+            assert clouded.rent(node)[0] == "accepted"
     for _ in range(2):
         state, message = clouded.call("return")
-        assert (state, "ends the machine" in message) == ("returned", True), "its finalizer holds it"
+        assert (state, "ends the machine" in message) == ("pending", True), "its finalizer holds it"
     left = clouded.claims()
     assert "deletionTimestamp" in left["burst-1-20261130t080000"]["metadata"]
     assert "deletionTimestamp" not in left["burst-2-20261130t080000"]["metadata"]
@@ -152,22 +159,54 @@ def test_what_is_given_back_is_the_orders_own_machine_and_as_often_as_asked(clou
 
 
 def test_a_claim_that_karpenter_gives_up_is_refused_and_may_be_asked_for_again(clouded: Clouded) -> None:
-    with clouded.karpenter("give up"):
-        state, message = clouded.call("rent")
-    assert (state, "has given NodeClaim burst-1-20261130t080000 up" in message) == ("refused", True)
+    name = "burst-1-20261130t080000"
+    assert clouded.call("rent")[0] == "pending"
+    clouded.patch(name, FINALIZERS)
+    clouded.cluster.kubectl("delete", "nodeclaim", name, "--wait=false")
+    assert clouded.call("rent") == ("pending", f"NodeClaim {name} is not launched yet: it is being deleted")
+    clouded.patch(name, {"metadata": {"finalizers": None}})
     assert not clouded.claims()
+    with clouded.karpenter():
+        assert clouded.rent()[0] == "accepted"
 
 
-def test_while_karpenter_does_nothing_there_is_no_answer_and_one_claim(clouded: Clouded) -> None:
-    patient = clouded.hook
-    clouded.hook = msgspec.structs.replace(patient, timeout_seconds=3.0)
+def test_while_karpenter_does_nothing_the_order_is_pending_and_has_one_claim(clouded: Clouded) -> None:
     for _ in range(2):
         state, message = clouded.call("rent")
-        assert (state, "is not launched yet" in message) == ("failed", True), message
+        assert (state, "is not launched yet" in message) == ("pending", True), message
     assert set(clouded.claims()) == {"burst-1-20261130t080000"}
-    clouded.hook = patient
-    with clouded.karpenter("launch"):
-        assert clouded.call("rent")[0] == "accepted"
+    with clouded.karpenter():
+        assert clouded.rent()[0] == "accepted"
+
+
+def test_what_was_made_is_not_refused_because_the_api_server_takes_no_more(
+    clouded: Clouded, namespace: str, tmp_path: Path
+) -> None:
+    with clouded.karpenter():
+        assert clouded.rent()[0] == "accepted"
+    right = clouded.hook
+    clouded.hook = msgspec.structs.replace(right, spec={"requirements": []})
+    assert clouded.call("rent")[0] == "accepted", "who edits the hook has rented it before"
+    reader = clouded.cluster.add_user(namespace, "reader")
+    clouded.cluster.grant(reader, [("karpenter.sh", "nodeclaims", "get")], everywhere=True)
+    open_as(reader, tmp_path / "reader")
+    clouded.hook = msgspec.structs.replace(right, token_file=str(tmp_path / "reader/token"))
+    assert clouded.call("rent")[0] == "accepted"
+    assert clouded.call("rent", "burst-2")[0] == "refused"
+
+
+def test_a_claim_of_another_is_neither_taken_nor_deleted(clouded: Clouded) -> None:
+    name = "burst-1-20261130t080000"
+    other = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": name},
+        "spec": clouded.hook.spec,
+    }
+    clouded.cluster.kubectl("create", "-f", "-", given=other)
+    assert clouded.call("rent") == ("refused", f"NodeClaim {name} is there already, and of no order of this planner's")
+    assert clouded.call("return")[0] == "returned"
+    assert set(clouded.claims()) == {name}
 
 
 def test_a_claim_that_the_api_server_does_not_take_is_refused_with_its_reason(
@@ -180,7 +219,7 @@ def test_a_claim_that_the_api_server_does_not_take_is_refused_with_its_reason(
     powerless = clouded.cluster.add_user(namespace, "powerless")
     open_as(powerless, tmp_path / "powerless")
     clouded.hook = msgspec.structs.replace(right, token_file=str(tmp_path / "powerless/token"))
-    assert clouded.call("rent")[0] == "refused" and "is forbidden" in clouded.call("rent")[1]
+    assert clouded.call("rent")[0] == "failed" and "is forbidden" in clouded.call("rent")[1]
     assert clouded.call("return")[0] == "failed" and "is forbidden" in clouded.call("return")[1]
     assert not clouded.claims()
 
@@ -188,6 +227,8 @@ def test_a_claim_that_the_api_server_does_not_take_is_refused_with_its_reason(
 def test_an_api_server_without_karpenter_or_away_answers_nothing(clouded: Clouded, monkeypatch: Any) -> None:
     monkeypatch.setattr(karpenter, "CLAIMS", "/apis/karpenter.example/v1/nodeclaims")
     assert clouded.call("return")[0] == "failed", "a kind that is not there is no machine that is gone"
+    state, message = clouded.call("rent")
+    assert (state, "this cluster has no NodeClaims" in message) == ("refused", True)
     clouded.hook = msgspec.structs.replace(clouded.hook, server=f"https://127.0.0.1:{free_port()}")
     for verb in get_args(HookVerb):
         state, message = clouded.call(verb)

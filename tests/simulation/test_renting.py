@@ -129,7 +129,8 @@ def test_the_least_number_of_a_pool_is_rented_whatever_is_needed(database_url: s
         simulation.advance(3600, TICK_SECONDS)
         assert states(simulation) == ["joined", "joined"]
         assert (
-            condition(simulation)[1] == "the load needs 2 less: given back with their terms, after 60 s; its min stays"
+            condition(simulation)[1]
+            == "the load needs 2 less for 60 s: they go as their terms end, unless its min keeps them"
         )
 
 

@@ -17,7 +17,7 @@ VARIABLES = {
     "gpuType": "GPUWRIGHT_GPU_TYPE", "gpus": "GPUWRIGHT_GPUS", "region": "GPUWRIGHT_REGION",
     "purchase": "GPUWRIGHT_PURCHASE",
 }  # fmt: skip
-ALLOWED = {"rent": ("accepted", "refused"), "return": ("returned",)}
+ALLOWED = {"rent": ("accepted", "refused", "pending"), "return": ("returned", "pending")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class HookCaller(Protocol):
 class _WrittenAnswer(msgspec.Struct):
     """The object that a hook answers with."""
 
-    state: Literal["accepted", "refused", "returned"]
+    state: Literal["accepted", "refused", "returned", "pending"]
     message: str = ""
 
 

@@ -28,9 +28,8 @@ CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 POOL_LABEL = "karpenter.sh/nodepool"
 KEY_NOTE = "gpuwright.io/order"
+CAPACITY = "karpenter.sh/capacity-type"
 MOST_BYTES = 1 << 20  # of an answer of the API server
-LOOK_SECONDS = 1.0  # between two looks at a claim
-BUSY = frozenset({408, 429})  # the same request may be answered later, as after 500 and above
 LONGEST_TIMEOUT_SECONDS = 600.0
 
 Json = Mapping[str, Any]
@@ -74,38 +73,41 @@ class KarpenterHook(
             return HookAnswer("failed", make_plain(f"hook {order.hook}: {error}"))
 
     def _rent(self, order: HookOrder, ends_at: float) -> HookAnswer:
-        """Makes the claim unless it is there, and waits until Karpenter has launched it or has given it up."""
+        """Makes the claim unless it is there, and says what Karpenter has made of it."""
         name = name_claim(order)
         made = self._ask("POST", CLAIMS, ends_at, make_claim(order, self.labels, self.spec))
-        if made.status not in (201, 409):  # 409: a call before this one has made it
-            if made.status in BUSY or made.status >= 500:
+        if made.status == 404:
+            return HookAnswer("refused", "this cluster has no NodeClaims (karpenter.sh/v1): is Karpenter installed?")
+        found = self._ask("GET", f"{CLAIMS}/{name}", ends_at)
+        if made.status not in (201, 409) and found.status != 200:  # a call before this one may have made it
+            if not found.is_absent(name):
                 raise ClaimUnanswered(made.why)
             return HookAnswer("refused", make_plain(f"NodeClaim {name} was not made: {made.why}"))
-        while True:
-            try:
-                found = self._ask("GET", f"{CLAIMS}/{name}", ends_at)
-            except ClaimUnanswered as error:
-                raise ClaimUnanswered(f"NodeClaim {name} is not launched yet: {error}") from None
-            if found.is_absent(name):  # gone with its finalizers, so that nothing of it runs
-                why = "it has no capacity, or its node class is not ready"
-                return HookAnswer("refused", f"Karpenter has given NodeClaim {name} up: {why}")
-            if found.status != 200:
-                raise ClaimUnanswered(found.why)
-            is_launched, why = read_launched(found.body)
-            if is_launched:
-                return HookAnswer("accepted", make_plain(f"NodeClaim {name}: {why}"))
-            if time.monotonic() + LOOK_SECONDS >= ends_at:
-                raise ClaimUnanswered(f"NodeClaim {name} is not launched yet: {why}")
-            time.sleep(LOOK_SECONDS)
+        if found.is_absent(name):  # gone with its finalizers, so that nothing of it runs
+            why = "it has no capacity, or its node class is not ready"
+            return HookAnswer("refused", f"Karpenter has given NodeClaim {name} up: {why}")
+        if found.status != 200:
+            raise ClaimUnanswered(found.why)
+        if read_order(found.body) != order.key:
+            return HookAnswer("refused", f"NodeClaim {name} is there already, and of no order of this planner's")
+        is_launched, why = read_launched(found.body)
+        said = f"NodeClaim {name}: {why}" if is_launched else f"NodeClaim {name} is not launched yet: {why}"
+        return HookAnswer("accepted" if is_launched else "pending", make_plain(said))
 
     def _give_back(self, order: HookOrder, ends_at: float) -> HookAnswer:
         name = name_claim(order)
-        gone = self._ask("DELETE", f"{CLAIMS}/{name}", ends_at)
-        if gone.is_absent(name):
+        found = self._ask("GET", f"{CLAIMS}/{name}", ends_at)
+        if found.is_absent(name):
             return HookAnswer("returned", f"there is no NodeClaim {name}")
-        if gone.status not in (200, 202):
+        if found.status != 200:
+            raise ClaimUnanswered(found.why)
+        if read_order(found.body) != order.key:
+            return HookAnswer("returned", f"NodeClaim {name} is of no order of this planner's")
+        gone = self._ask("DELETE", f"{CLAIMS}/{name}", ends_at)
+        if gone.status not in (200, 202) and not gone.is_absent(name):
             raise ClaimUnanswered(gone.why)
-        return HookAnswer("returned", f"Karpenter ends the machine of NodeClaim {name}")
+        # Its finalizer holds it until the machine has ended, which is paid for until then.
+        return HookAnswer("pending", f"Karpenter ends the machine of NodeClaim {name}")
 
     def _ask(self, method: str, target: str, ends_at: float, body: Json | None = None) -> ClusterAnswer:
         parts, left = urlsplit(self.server), ends_at - time.monotonic()
@@ -122,7 +124,9 @@ class KarpenterHook(
             status, content = exchange(
                 connection, method, target, sent, headers, seconds=left, most_bytes=MOST_BYTES
             )  # fmt: skip
-            found = msgspec.json.decode(content)
+            found = {} if status == 404 and not content.startswith(b"{") else msgspec.json.decode(content)
+        except FileNotFoundError as error:
+            raise ClaimUnanswered(f"{error.filename} is not there") from None
         except (OSError, http.client.HTTPException) as error:
             raise ClaimUnanswered(f"the API server gave no answer: {explain(error, self.timeout_seconds)}") from None
         except (ValueError, RecursionError):  # of the token, or of what is no JSON; both may hold what nobody shall see
@@ -137,6 +141,13 @@ def name_claim(order: HookOrder) -> str:
     return order.key.lower()
 
 
+def read_order(claim: Json) -> str:
+    """Returns the key of the order that a claim was made for; empty where a planner of ours did not make it."""
+    metadata = claim.get("metadata")
+    notes = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return str(notes.get(KEY_NOTE, "")) if isinstance(notes, dict) else ""
+
+
 def make_claim(order: HookOrder, labels: Mapping[str, str], spec: Json) -> Json:
     """Returns the NodeClaim of an order; its node joins under the order's name by its label."""
     metadata = {
@@ -144,7 +155,16 @@ def make_claim(order: HookOrder, labels: Mapping[str, str], spec: Json) -> Json:
         "labels": {**labels, NAME_LABEL: order.node},
         "annotations": {KEY_NOTE: order.key},
     }
-    return {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec}
+    wanted = require_purchase(spec, "spot" if order.spec.get("purchase") == "spot" else "on-demand")
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": wanted}
+
+
+def require_purchase(spec: Json, purchase: str) -> Json:
+    """Returns the spec with the pool's way to pay, unless it names its own: left open, Karpenter takes spot first."""
+    given = spec.get("requirements", [])
+    if not isinstance(given, list) or any(isinstance(one, dict) and one.get("key") == CAPACITY for one in given):
+        return spec
+    return {**spec, "requirements": [*given, {"key": CAPACITY, "operator": "In", "values": [purchase]}]}
 
 
 def read_launched(claim: Json) -> tuple[bool, str]:
@@ -174,3 +194,7 @@ def check_karpenter(hook: KarpenterHook, where: str) -> None:
     if wrong := next((name for name in (POOL_LABEL, NAME_LABEL) if name in hook.labels), ""):
         why = "Karpenter would take its nodes away as it likes" if wrong == POOL_LABEL else "it names the order's node"
         raise HooksRefused(f"{where}: labels must not have {wrong}: {why}")
+    for name, file in (("tokenFile", hook.token_file), ("caFile", hook.ca_file)):
+        if file and not Path(file).exists():
+            why = "the chart mounts it with planner.karpenter: true" if file.startswith(ACCOUNT) else "name one"
+            raise HooksRefused(f"{where}: {name} {file} is not there: {why}")

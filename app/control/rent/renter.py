@@ -52,6 +52,7 @@ LONGEST_PASS = timedelta(minutes=1)  # of hooks that are called one after anothe
 LONGEST_OUTAGE = timedelta(hours=1)  # a fleet in which no node has reported for longer has none
 LONGEST_GAP = timedelta(minutes=30)  # after a longer one, as outside mode auto, accounts begin again
 DRAINED_BY = "planner"
+LONGEST_BEGIN = 57  # of a name of 63 characters that ends with a number
 
 log = logging.getLogger(__name__)
 
@@ -288,11 +289,11 @@ def make_order(pool: RentalPool, node: str, now: datetime) -> RentedNode:
 
 
 def name_nodes(pool: str, taken: set[str], count: int) -> list[str]:
-    """Returns so many names for nodes of a pool, the lowest numbers that are free."""
-    names: list[str] = []
+    """Returns so many names for nodes of a pool, the lowest numbers that are free; a name is a DNS label."""
+    names, begins = list[str](), pool[:LONGEST_BEGIN].rstrip("-")
     number = 1
     while len(names) < count:
-        if (name := f"{pool}-{number}") not in taken:
+        if (name := f"{begins}-{number}") not in taken:
             names.append(name)
         number += 1
     return names

@@ -133,14 +133,16 @@ class AccountRule:
 
         None leaves for another that is still on its way, and may never come.
         """
-        if need.uses_coming:
-            return []
         seconds, plan = moment.now.timestamp(), moment.plan
-        held = Counter([*(line.node for line in plan.instances), *(job.node for job in plan.jobs)])
-        standing = moment.count_standing(pool.name)
         spare = [row for row in moment.list_ending(pool) if row.node not in need.used]
-        known = self._idle.get(pool.name, IdleNodes()).note(len(spare), seconds)
-        due = max(0, min(known.count_due(pool.terms, seconds, HELD_SECONDS), standing - pool.least))
+        known = self._idle.get(pool.name, IdleNodes())
+        if need.uses_coming:  # none begins to idle, and what is needed again idles no longer
+            self._idle[pool.name] = known.note(min(len(known.since), len(spare)), seconds)
+            return []
+        known = known.note(len(spare), seconds)
+        held = Counter([*(line.node for line in plan.instances), *(job.node for job in plan.jobs)])
+        joined = sum(row.state is RentState.JOINED for row in moment.live(pool.name))
+        due = max(0, min(known.count_due(pool.terms, seconds, HELD_SECONDS), joined - pool.least))
         over = [row for row in spare if moment.is_over(row)]
         going = sorted(over, key=lambda row: (held[row.node], row.asked_at, row.node))[:due]
         self._idle[pool.name] = known.give_back(len(going))
@@ -160,7 +162,8 @@ class AccountRule:
             )
         if spare > 0:
             seconds = pool.terms.idle_seconds(HELD_SECONDS)
-            return f"the load needs {spare} less: given back with their terms, after {seconds:.0f} s; its min stays"
+            goes = "they go as their terms end, unless its min keeps them"
+            return f"the load needs {spare} less for {seconds:.0f} s: {goes}"
         return ""
 
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from app.control.domain.events import Reason
 
 HookVerb: TypeAlias = Literal["rent", "return"]
-AnswerState: TypeAlias = Literal["accepted", "refused", "returned", "tried", "failed"]
+AnswerState: TypeAlias = Literal["accepted", "refused", "returned", "pending", "tried", "failed"]
 
 RETRY = timedelta(seconds=30)  # until a hook that failed is called again, under the same key
 REST = timedelta(minutes=10)  # of a pool after a refusal: others are asked meanwhile
@@ -99,7 +99,7 @@ class NodeSight(NamedTuple):
 
 
 class HookAnswer(NamedTuple):
-    """What a hook answered; `failed` is no answer at all, so that nothing is known."""
+    """What a hook answered; `pending` that it is at work, `failed` is no answer at all, so that nothing is known."""
 
     state: AnswerState
     message: str = ""
@@ -178,9 +178,11 @@ def take_answer(rented: RentedNode, verb: HookVerb, answer: HookAnswer, now: dat
             case "refused" | "tried":
                 ended = replace(rented.enter(RentState.REFUSED, now, answer.message), paid_at=None)
                 return RentStep(ended, Reason.RENT_REFUSED if answer.state == "refused" else Reason.RENT_TRIED)
+    # That it may be paid for all the same is not forgotten because its hook says something else once more.
+    message = rented.message if UNSEEN in rented.message else answer.message or rented.message
     if rented.state is RentState.LEAVING and verb == "return" and answer.state == "returned":
-        # That it may be paid for all the same is not forgotten because its hook says something else once more.
-        message = rented.message if UNSEEN in rented.message else answer.message or rented.message
         return RentStep(replace(rented, returned=True, called_at=now, message=message))
+    if answer.state == "pending":
+        return RentStep(replace(rented, message=message))
     why = answer.message or f"its hook answered {answer.state!r} when asked to {verb}"
     return RentStep(replace(rented, message=why), Reason.RENT_HOOK_FAILED)

@@ -54,9 +54,8 @@ IDLE = statement(
 )
 
 # A node's hours of the last two weeks count, whenever it joined, until the first notice that was not withdrawn: from
-# then on it cannot get another. One of a node that is being given back is often by its own hook: Karpenter taints a
-# node that it ends, as it does for a cloud that takes one. An event that happens again gets a new id, so ids tell what
-# happened last.
+# then on it cannot get another. Those of a node that is being given back are no warnings. An event that happens again
+# gets a new id, so ids tell what happened last.
 RECLAIMS = statement(
     "count_reclaims",
     """
@@ -66,8 +65,8 @@ RECLAIMS = statement(
     FROM (SELECT moment() - interval '14 days' AS begun) AS counted CROSS JOIN rented_node LEFT JOIN LATERAL (
         SELECT min(event.at) AS at FROM event
         WHERE event.kind = 'Node' AND event.tenant = '' AND event.name = rented_node.node
-            AND event.reason = 'reclaim_notice' AND event.at >= joined_at
-            AND event.at <= coalesce(ended_at, CASE state WHEN 'leaving' THEN since END, moment())
+            AND event.reason = 'reclaim_notice' AND event.severity = 'warning'
+            AND event.at >= joined_at AND event.at <= coalesce(ended_at, moment())
             AND NOT EXISTS (
                 SELECT FROM event AS later WHERE later.kind = 'Node' AND later.tenant = ''
                     AND later.name = rented_node.node AND later.reason = 'reclaim_withdrawn'
@@ -75,6 +74,9 @@ RECLAIMS = statement(
     WHERE joined_at IS NOT NULL AND coalesce(ended_at, moment()) > begun
     GROUP BY pool
     """,
+)
+IS_LEAVING = statement(
+    "rented_node_is_given_back", "SELECT EXISTS (SELECT FROM rented_node WHERE node = :node AND state = 'leaving')"
 )
 
 
@@ -129,3 +131,8 @@ def add_idle(connection: Connection, nodes: Iterable[str], seconds: float) -> No
 def count_reclaims(connection: Connection) -> dict[str, tuple[int, float]]:
     """Returns by pool how many of its nodes got a notice in the last two weeks, and their hours until then."""
     return {row.pool: (row.notices, float(row.node_hours)) for row in connection.execute(RECLAIMS)}
+
+
+def is_leaving(connection: Connection, node: str) -> bool:
+    """Returns whether a node is being given back."""
+    return bool(connection.execute(IS_LEAVING, {"node": node}).scalar())

@@ -152,5 +152,9 @@ def test_taints_of_those_who_take_a_machine_away_are_notices_whatever_their_valu
         assert node.reclaim_at - datetime.now(UTC) <= TAKES_AWAY[cloud]
         pod_cluster.kubectl("taint", "nodes", "taken", f"{cloud}-")
         until(lambda: node.reclaim_at == goes, lambda: node.reclaim_at)
+        pod_cluster.kubectl("label", "nodes", "taken", "karpenter.sh/capacity-type=spot")
+        until(lambda: node.reclaim_at == goes - timedelta(minutes=8), "a cloud may mean it")
+        pod_cluster.kubectl("label", "nodes", "taken", "karpenter.sh/capacity-type-")
+        until(lambda: node.reclaim_at == goes, lambda: node.reclaim_at)
         pod_cluster.kubectl("taint", "nodes", "taken", "ToBeDeletedByClusterAutoscaler-")
         until(lambda: node.reclaim_at is None, "it is withdrawn")

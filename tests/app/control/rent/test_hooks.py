@@ -60,6 +60,7 @@ def test_a_file_that_others_may_write_or_own_is_refused_by_name(tmp_path: Path) 
         ("cloud: {kind: karpenter, spec: {}, server: 'https://k/api'}", "server must be https://HOST"),
         ("cloud: {kind: karpenter, spec: {}, labels: {karpenter.sh/nodepool: a}}", "as it likes"),
         ("cloud: {kind: karpenter, spec: {}, timeoutSeconds: 0}", "timeoutSeconds"),
+        ("cloud: {kind: karpenter, spec: {}, tokenFile: /none/token}", "tokenFile /none/token is not there"),
         ("cloud: {kind: dry-run, argv: [/bin/true]}", "kind script"),
         ("cloud: [", "kind script"),
     ],

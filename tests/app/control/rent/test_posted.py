@@ -73,7 +73,7 @@ def test_a_return_is_asked_anew_so_that_no_remembered_answer_of_the_rent_or_an_e
         ("200", b'{"state": "accepted", "more": ' + b"[" * 30_000, "did not answer with JSON such as"),
         ("200", b'{"state": "perhaps"}', "did not answer with JSON such as"),
         ("200", b'{"state": "accepted", "message": 7}', "did not answer with JSON such as"),
-        ("200", b'{"state": "returned"}', "answered returned when asked to rent; allowed: accepted, refused"),
+        ("200", b'{"state": "returned"}', "answered returned when asked to rent; allowed: accepted, refused, pending"),
         ("200", b" " * 70_000 + ACCEPTED, "answered with more than 64 KiB"),
         ("500", ACCEPTED, "gave no answer: it answered 500"),
         ("409", ACCEPTED, "gave no answer: it answered 409"),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Connection, text
 
+from app.access import Principal, Scope
 from app.control.rent.question import (
     HAND_OVER_SECONDS,
     PoolOffer,
@@ -24,6 +25,8 @@ from app.manifests.model import Kind
 from app.manifests.offline import DeclaredFiles
 from app.store.database.database import Database
 from app.store.fleet import rented
+from app.world.notices import give_notice
+from app.world.write import Actor
 from simulation.world import read_documents, truth_of
 from solvers.renting import ReclaimHistory
 from tests.simulation.worlds import document, gpu_type, model, policy, profile, service
@@ -186,9 +189,17 @@ def test_the_last_two_weeks_of_a_node_that_joined_before_them_count(database: Da
 def test_a_notice_of_a_node_that_is_being_given_back_does_not_count(database: Database) -> None:
     """Its own hook may cause it."""
     orders: list[tuple[str, str, float, float | None]] = [("given", "given", 10, None), ("taken", "taken", 10, None)]
-    count(database, orders, [("given", 1, "reclaim_notice"), ("taken", 3, "reclaim_notice")])
-    leaving = text("UPDATE rented_node SET state = 'leaving', since = :since")
-    database.write(lambda connection: connection.execute(leaving, {"since": NOW - timedelta(hours=2)}).close())
+    count(database, orders, [])
+    operator = Actor(Principal("operator", Scope.OPERATOR), "request")
+
+    def give(connection: Connection) -> None:
+        connection.execute(text("UPDATE rented_node SET state = 'leaving' WHERE node = 'given'"))
+        for node in ("given", "taken"):
+            give_notice(connection, operator, node, "node", NOW + timedelta(minutes=10))
+
+    database.write(give)
+    ended = text("UPDATE rented_node SET state = 'gone', ended_at = moment()")
+    database.write(lambda connection: connection.execute(ended).close())
     counted = database.read(rented.count_reclaims)
     assert {pool: notices for pool, (notices, _) in counted.items()} == {"given": 0, "taken": 1}
 
