@@ -110,7 +110,8 @@ class Clouded:
 def clouded(api_server: ApiServer, cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Clouded]:
     cluster.kubectl("create", "-f", "-", given=DEFINITION)
     planner = cluster.add_user(namespace, "planner")
-    cluster.grant(planner, [("karpenter.sh", "nodeclaims", "create,get,delete")], everywhere=True)
+    groups = ("karpenter.sh", "karpenter.example")  # of the second there is no definition
+    cluster.grant(planner, [(group, "nodeclaims", "create,get,delete") for group in groups], everywhere=True)
     open_as(planner, tmp_path / "account")
     hook = KarpenterHook(
         spec={"nodeClassRef": NODE_CLASS, "requirements": [], "expireAfter": "Never"},
