@@ -9,6 +9,7 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes
+from cli.currency import name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, age, colour, format_yaml, labels, plain
 from cli.talk.client import ApiClient
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
             if at:
                 print()
             item = find(client, kind, name)
-            show(item)
+            show(item, client.currency)
             if kind is Kind.NODE:
                 state = state_of(client, item["metadata"]["name"])
                 if state is not None:
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def show(item: dict[str, Any]) -> None:
+def show(item: dict[str, Any], currency: str = "") -> None:
     """Facts, then what was declared, then what the control plane makes of it."""
     metadata = item["metadata"]
     facts = {
@@ -85,7 +86,7 @@ def show(item: dict[str, Any]) -> None:
                 entry.get("status", ""),
                 entry.get("reason", ""),
                 age(entry.get("lastTransitionTime", "")),
-                entry.get("message", ""),
+                name_currency(entry.get("message", ""), currency),
             ]
             for entry in conditions
         )
