@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from solvers.forecast.samples import Sample, usable
 
@@ -13,34 +12,17 @@ FEWEST_SAMPLES = 12
 LEAST_SECONDS = 600.0  # of history
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The line that fits the samples best: its value at the newest one, how far that may be off, and its slope."""
-
-    value: float
-    doubt: float
-    slope: float
-
-
 def extend_slope(samples: Sequence[Sample], ahead_seconds: float) -> float:
-    """Returns the upper rate so long after the newest sample; 0 where too little is known. A fall is not extended.
-
-    Nor is a rise that the newer half of the samples does not show: after a step up, the line through all rises on.
-    """
+    """Returns the upper rate so long after the newest sample; 0 where too little is known. A fall is not extended."""
     known = usable(samples)
     if len(known) < FEWEST_SAMPLES or known[-1].at - known[0].at < LEAST_SECONDS:
         return 0.0
-    newer = _fit(known[len(known) // 2 :])
-    rise = ahead_seconds * max(0.0, min(_fit(known).slope, newer.slope))
-    return max(0.0, newer.value + rise + DEVIATIONS * newer.doubt)
-
-
-def _fit(known: Sequence[Sample]) -> _Line:
     count, now = len(known), known[-1].at
     ats, rates = [sample.at - now for sample in known], [sample.rate_per_second for sample in known]
     middle, mean = sum(ats) / count, sum(rates) / count
     spread = sum((at - middle) ** 2 for at in ats)
     slope = sum((at - middle) * (rate - mean) for at, rate in zip(ats, rates, strict=True)) / spread
     residual = sum((rate - mean - slope * (at - middle)) ** 2 for at, rate in zip(ats, rates, strict=True))
-    doubt = math.sqrt(residual / (count - 2) * (1 / count + middle**2 / spread))
-    return _Line(mean - slope * middle, doubt, slope)
+    ahead = ahead_seconds if slope > 0 else 0.0
+    doubt = math.sqrt(residual / (count - 2) * (1 / count + (ahead - middle) ** 2 / spread))
+    return max(0.0, mean + slope * (ahead - middle) + DEVIATIONS * doubt)

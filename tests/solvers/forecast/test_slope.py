@@ -1,4 +1,4 @@
-"""A line through the load of late says what it rises by, unless the rise has ended."""
+"""A line through the load of late says what it rises by."""
 
 from __future__ import annotations
 
@@ -25,13 +25,6 @@ def test_a_steady_rise_is_extended_and_a_fall_is_not() -> None:
     assert rises(course(lambda at: 20 + at / 60)) == pytest.approx(AHEAD / 60)
     assert extend_slope(course(lambda at: 20 + at / 60), 0.0) == pytest.approx(50.0)
     assert rises(course(lambda at: 80 - at / 60)) == 0.0
-
-
-@pytest.mark.parametrize("stepped_at", [300.0, 600.0, 850.0])
-def test_a_step_up_is_no_rise_once_the_newer_half_is_level(stepped_at: float) -> None:
-    samples = course(lambda at: 10.0 if at <= stepped_at else 20.0)
-    assert rises(samples) == pytest.approx(0.0)
-    assert extend_slope(samples, AHEAD) == pytest.approx(20.0), "and the level is that of now"
 
 
 def test_ten_minutes_must_be_known() -> None:
