@@ -11,7 +11,7 @@ from agents.kubernetes.api import ApiAway, Object
 from agents.kubernetes.following import Follower
 
 # Taints of those who take machines away, and how long after them the machine goes; none says when. The first two wait
-# for budgets of disruption, and the autoscaler ends a node after that time whatever runs there; clouds wait for nobody.
+# for budgets of disruption, and the autoscaler ends a node after that time whatever runs there; clouds do not wait.
 TAKES_AWAY = {
     "karpenter.sh/disrupted": timedelta(minutes=10),
     "ToBeDeletedByClusterAutoscaler": timedelta(minutes=10),

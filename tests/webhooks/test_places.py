@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.http.posting import NotDelivered, find_address, post
+from app.http.posting import NotDelivered, find_address, is_post_address, post
 from app.settings import SettingsError
 from app.webhooks.bodies import describe_event, make_request
 from app.webhooks.hooks import Webhook, read_hooks
@@ -28,6 +28,7 @@ EVENT = describe_event(
     [
         "127.0.0.1", "127.8.9.1", "localhost", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "169.254.169.254",
         "::ffff:169.254.169.254", "fd00:ec2::254", "fe80::1", "224.0.0.1", "2130706433", "0x7f.1",
+        "100.100.100.200", "64:ff9b::169.254.169.254", "64:ff9b::127.0.0.1",
     ],
 )  # fmt: skip
 def test_no_post_goes_to_this_machine_or_to_metadata(host: str) -> None:
@@ -41,6 +42,11 @@ def test_other_addresses_may_receive_and_a_relay_is_on_this_machine_alone(host: 
     with pytest.raises(NotDelivered):
         find_address(host, 443, is_local=True)
     assert find_address("127.0.0.1", 80, is_local=True) == "127.0.0.1"
+
+
+@pytest.mark.parametrize("url", ["https://me:pw@h/", "https://me@h/", "https://:pw@h/", "https://@h/"])
+def test_no_address_has_a_name_or_a_password(url: str) -> None:
+    assert not is_post_address(url, is_local=False)
 
 
 def test_a_host_is_looked_at_when_it_is_sent_to_and_not_when_it_is_listed() -> None:

@@ -129,7 +129,7 @@ class KarpenterHook(
             raise ClaimUnanswered(f"{error.filename} is not there") from None
         except (OSError, http.client.HTTPException) as error:
             raise ClaimUnanswered(f"the API server gave no answer: {explain(error, self.timeout_seconds)}") from None
-        except (ValueError, RecursionError):  # of the token, or of what is no JSON; both may hold what nobody shall see
+        except (ValueError, RecursionError):  # of the token, or of what is no JSON; both may hold a secret
             raise ClaimUnanswered(
                 "the token is no text, or the API server answered with something else than JSON"
             ) from None

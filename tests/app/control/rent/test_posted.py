@@ -114,7 +114,7 @@ def test_a_body_without_end_is_read_no_further_than_an_answer_may_be_long(tmp_pa
     assert receiver.flooded_bytes < 100_000_000, "the rest was cut off"
 
 
-def test_nobody_who_listens_is_no_answer(tmp_path: Path) -> None:
+def test_a_server_that_is_away_gives_no_answer(tmp_path: Path) -> None:
     with running_receiver() as receiver:
         pass
     assert "gave no answer: Connection refused" in call(tmp_path, receiver).message
