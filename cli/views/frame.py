@@ -34,7 +34,7 @@ def frame(
         *_silent_nodes(overview),
         *left_out,
     ]
-    pools = _pools(overview, head_amounts("COST/H", currency))
+    pools = _pools(overview, currency)
     decided = [*pools, *_decisions(overview, currency), *_troubles(overview, currency)]
     room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
     most = None if room is None else max(3, min(len(services) + 1, room * 2 // 3))
@@ -158,13 +158,18 @@ def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> 
     return _table(["GPU", "SM%", "MEMORY", "BUSY", "POWER", "RUNS"], rows, [""] * len(rows), most, paint, "GPUs")
 
 
-def _pools(overview: Mapping[str, Any], cost: str) -> list[str]:
-    """Returns a table of the pools, with what their nodes cost now and for how long these did nothing."""
+def _pools(overview: Mapping[str, Any], currency: str) -> list[str]:
+    """Returns a table of the pools: what their nodes cost now, and this month, and for how long these did nothing."""
     rows = [
-        [pool["pool"], pool["nodes"], pool["starting"], _money(pool["costPerHour"]), f"{pool['wastedMinutes']:.0f}"]
+        [
+            pool["pool"], pool["nodes"], pool["starting"], _money(pool["costPerHour"]) or "deleted",
+            _money(pool["costThisMonth"]), f"{pool['wastedMinutes']:.0f}",
+        ]
         for pool in overview.get("pools", ())
-    ]
-    table = _table(["POOL", "NODES", "STARTING", cost, "WASTED MIN"], rows, [""] * len(rows), FEW + 1, {}, "pools")
+    ]  # fmt: skip
+    month = head_amounts("THIS MONTH", currency)
+    heading = ["POOL", "NODES", "STARTING", head_amounts("COST/H", currency), month, "WASTED MIN"]
+    table = _table(heading, rows, [""] * len(rows), FEW + 1, {}, "pools")
     return [*table, ""] if table else []
 
 

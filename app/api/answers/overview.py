@@ -112,12 +112,16 @@ class OverviewEventWire(TypedDict):
 
 
 class RentedPoolWire(TypedDict):
-    """A pool: its rented nodes, what they cost an hour, and how long they started or had nothing planned on them."""
+    """A pool: its rented nodes, what they cost an hour, and the money of this month, UTC; also one that was deleted.
+
+    Wasted is the time in which a node started, or was rented this month and had nothing planned on it.
+    """
 
     pool: str
     nodes: int
     starting: int
-    costPerHour: float
+    costPerHour: float | None  # of the nodes of now; none once the pool is deleted
+    costThisMonth: float
     wastedMinutes: float
 
 
@@ -178,9 +182,10 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> Overview
                 "nodes": pool.nodes,
                 "starting": pool.starting,
                 "costPerHour": pool.per_hour,
+                "costThisMonth": pool.cost,
                 "wastedMinutes": round(pool.wasted_minutes, 1),
             }
-            for pool in money.read_pools(connection)
+            for pool in money.read_pools(connection, money.find_month(clock.moment(connection)))
         ],
         "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],

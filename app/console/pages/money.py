@@ -21,7 +21,7 @@ from app.console.money_page import BY, MoneyTable, make_table, span_of
 from app.console.page_answer import show
 from app.console.page_request import read_charts_query
 from app.console.visitor import Viewer
-from app.control.rent.money import PoolMoney, read_pools
+from app.control.rent.money import PoolMoney, find_month, read_pools
 from app.reports import sheets
 from app.store.database import clock
 from app.store.money import report_queries
@@ -46,7 +46,7 @@ def money_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
         table = make_table(*(_rows(connection, _query(span, at, tenant)) for span in ("today", "month")))
         charts = read_money_charts(connection, at, tenant, currency)
         spending = None if tenant else read_spending(connection, counted, currency)
-        pools = [] if tenant else read_pools(connection, span_of("month", at)[0])
+        pools = [] if tenant else read_pools(connection, find_month(at))
         return at, read_money(connection, who, at, currency), table, charts, spending, pools
 
     at, money, table, charts, spending, pools = ctx.database.read(read)

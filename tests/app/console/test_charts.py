@@ -147,8 +147,10 @@ def test_money_has_the_nodes_of_pools_with_what_they_cost(server: RunningServer,
         text = words(visit(server, viewer, "/money").text)
         overview = server.request("GET", "/api/v1/overview").json
         own = visit(server, session(server, server.token("viewer", tenant="shop")), "/money").text
+        assert server.request("DELETE", "/api/v1/pools/burst").status in (200, 204)
+        deleted = words(visit(server, viewer, "/money").text)
         connection.execute(b"DELETE FROM rented_node")
-    assert server.request("DELETE", "/api/v1/pools/burst").status in (200, 204)
+    assert "burst 1 1 starting deleted" in deleted, "its order stands all the same"
     per_hour = 2 * kind["spec"]["pricePerHour"]
     assert re.search(rf"burst 1 1 starting {per_hour:.2f} [\d.]+ [\d.]+ 3\d", text), text
     (shown,) = overview["pools"]

@@ -55,11 +55,14 @@ def test_money_has_its_currency_once_in_the_head_and_once_in_the_heading() -> No
 
 
 def test_pools_have_a_table_with_their_nodes_money_and_wasted_minutes() -> None:
-    pool = {"pool": "burst", "nodes": 3, "starting": 1, "costPerHour": 7.2, "wastedMinutes": 12.4}
-    lines = frame(overview(pools=[pool]), currency="EUR")
+    money = {"costPerHour": 7.2, "costThisMonth": 84.5, "wastedMinutes": 12.4}
+    pool = {"pool": "burst", "nodes": 3, "starting": 1, **money}
+    ended = {"pool": "ended", "nodes": 0, "starting": 0, **money, "costPerHour": None}
+    lines = frame(overview(pools=[pool, ended]), currency="EUR")
     at = next(at for at, line in enumerate(lines) if line.startswith("POOL"))
-    assert lines[at].split() == ["POOL", "NODES", "STARTING", "COST", "EUR/H", "WASTED", "MIN"]
-    assert lines[at + 1].split() == ["burst", "3", "1", "7.20", "12"]
+    assert lines[at].split() == ["POOL", "NODES", "STARTING", "COST", "EUR/H", "THIS", "MONTH", "EUR", "WASTED", "MIN"]
+    assert lines[at + 1].split() == ["burst", "3", "1", "7.20", "84.50", "12"]
+    assert lines[at + 2].split() == ["ended", "0", "0", "deleted", "84.50", "12"], "it was deleted"
     assert not any(line.startswith("POOL") for line in frame(overview()))
 
 
