@@ -187,7 +187,7 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     )
     told = json.loads(run("what-if", "-f", str(file), "--work", "2", "--json").out)
     assert told["services"][0]["service"] == "shop/b"
-    prices = run("what-if", "--price-slo", "shop/a", "--seconds", "25", "--work", "2")
+    prices = run("what-if", "--price-slo", "shop/a", "--work", "2")
     assert prices.lines[0].split()[:2] == ["SERVICE", "SLO"]
     assert "PAID NOW EUR/H" in prices.lines[0] and prices.lines[1].startswith("shop/a")
     assert prices.lines[-2].startswith("PAID NOW: ") and prices.lines[-1].startswith("COSTS: ")
