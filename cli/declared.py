@@ -7,7 +7,7 @@ import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cli import sources
 from cli.exits import Failed
@@ -20,31 +20,38 @@ if TYPE_CHECKING:
 Built = TypeVar("Built")
 
 
-def problem(args: argparse.Namespace) -> Problem:
+class DeclaredProblem(NamedTuple):
+    """The problem that files declare, and the currency of its money; empty where they name none."""
+
+    problem: Problem
+    currency: str
+
+
+def problem(args: argparse.Namespace) -> DeclaredProblem:
     """Returns the problem that the files of -f declare; Failed with every fault where they declare none."""
     from app.control.formulate.problem import build_problem
 
-    return _read(args, build_problem)
+    return _read(args, lambda found: DeclaredProblem(build_problem(found), found.currency))
 
 
 def fleet_to_plan(file: str) -> Problem:
-    """Returns what `problem_to_plan` does, of a single file or folder."""
-    return problem_to_plan(argparse.Namespace(files=[file], recursive=False))
+    """Returns the problem of a single file or folder, as `problem_to_plan` does."""
+    return problem_to_plan(argparse.Namespace(files=[file], recursive=False)).problem
 
 
-def problem_to_plan(args: argparse.Namespace) -> Problem:
+def problem_to_plan(args: argparse.Namespace) -> DeclaredProblem:
     """Returns what `problem` does; Failed, too, where no planner could keep tenants apart as the policy demands."""
     from app.control.formulate.problem import build_problem
     from app.manifests.apart import find_unseparated, keeps_apart
     from app.manifests.faults import ManifestsRefused
     from app.manifests.model import Kind
 
-    def checked(found: DeclaredFiles) -> Problem:
+    def checked(found: DeclaredFiles) -> DeclaredProblem:
         if any(keeps_apart(policy.spec) for policy in found.of(Kind.POLICY)):
             models = {model.name: model.spec for model in found.of(Kind.MODEL)}
             if faults := list(find_unseparated(found.manifests.values(), models)):
                 raise ManifestsRefused(faults)
-        return build_problem(found)
+        return DeclaredProblem(build_problem(found), found.currency)
 
     return _read(args, checked)
 

@@ -38,6 +38,13 @@ class DeclaredFiles:
     def of(self, kind: Kind) -> list[Manifest]:
         return [manifest for key, manifest in self.manifests.items() if key.kind is kind]
 
+    @property
+    def currency(self) -> str:
+        """The currency of all prices, as tenants' budgets name it; empty where they name none, or several."""
+        budgets: list[Mapping[str, str]] = [tenant.spec.get("budget") or {} for tenant in self.of(Kind.TENANT)]
+        named = {budget["currency"] for budget in budgets if budget.get("currency")}
+        return named.pop() if len(named) == 1 else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Input:

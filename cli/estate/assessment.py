@@ -79,7 +79,7 @@ def show(found: Assessment) -> None:
         show_certified(bill, found.certified)
     if found.language:
         print()
-        show_advice(found.language)
+        show_advice(found.language, bill.currency)
     if found.campaigns:
         print()
         show_campaigns(bill, found.campaigns)

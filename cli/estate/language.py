@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cli.currency import name_currency
 from cli.output import number, plain
 from cli.pools import spell_pools, spell_servers
 
@@ -18,14 +19,14 @@ BASIS = (
 )
 
 
-def show_advice(found: Sequence[LanguageAdvice]) -> None:
+def show_advice(found: Sequence[LanguageAdvice], currency: str) -> None:
     """Prints what would serve each language model."""
     print(BASIS)
-    for sentence in list_advice(found):
+    for sentence in list_advice(found, currency):
         print(plain(f"- {sentence}"))
 
 
-def list_advice(found: Sequence[LanguageAdvice]) -> Iterator[str]:
+def list_advice(found: Sequence[LanguageAdvice], currency: str) -> Iterator[str]:
     """Yields a sentence for each workload, and another where prefill and decode apart pay."""
     from simulation.sizing.language import write_figures
 
@@ -34,9 +35,10 @@ def list_advice(found: Sequence[LanguageAdvice]) -> Iterator[str]:
             yield f"{each.workload}: {each.lack}"
             continue
         (row,) = write_figures([each.size])
-        yield f"{each.workload}, {number(row['ratePerSecond'])} a second: {_spell_both(row)}{each.size.why}"
+        yield f"{each.workload}, {number(row['ratePerSecond'])} a second: {_spell_both(row, currency)}{each.size.why}"
         if row["cheapest"] == "apart":
-            yield f"{each.workload}: {spell_pools(row['apart'])}; llm-d and Dynamo run such pools"
+            pools = name_currency(spell_pools(row["apart"]), currency)
+            yield f"{each.workload}: {pools}; llm-d and Dynamo run such pools"
 
 
 def write_advice(found: Sequence[LanguageAdvice]) -> list[dict[str, Any]]:
@@ -53,7 +55,7 @@ def write_advice(found: Sequence[LanguageAdvice]) -> list[dict[str, Any]]:
     ]
 
 
-def _spell_both(row: Mapping[str, Any]) -> str:
+def _spell_both(row: Mapping[str, Any], currency: str) -> str:
     """Returns the servers that do both: as profiles are, and with shorter parts of prompts where that costs less."""
     texts = []
     if together := row["together"]:
@@ -61,4 +63,4 @@ def _spell_both(row: Mapping[str, Any]) -> str:
     if parts := row["parts"]:
         cheaper = f"{spell_servers(parts['servers'])} at {number(parts['costPerHour'])} an hour do"
         texts.append(f"with tokensPerIteration {parts['tokens']}, {cheaper}; ")
-    return "".join(texts)
+    return "".join(name_currency(text, currency) for text in texts)

@@ -127,7 +127,9 @@ def _plan_sections(found: Assessment) -> Iterator[HtmlText]:
             _table(write_certified(found.certified), "Workloads that are planned"),
         )
     if found.language:
-        yield _section("language", "Servers for language models", [BASIS], _list(list(list_advice(found.language))))
+        yield _section(
+            "language", "Servers for language models", [BASIS], _list(list(list_advice(found.language, bill.currency)))
+        )
     if found.campaigns:
         yield _section(
             "campaigns",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from app.manifests.model import Kind
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, part, positive, whole
+from cli.currency import head_amounts
 from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, read_simulated_rates, read_trace, refuse_language_models
 from cli.output import OutputTable, number, say
@@ -128,14 +129,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found.figures))
     else:
-        _show(found.figures, _read_promised(world))
+        _show(found.figures, _read_promised(world), world.currency)
         if "storms" in found.figures:
             show_storms(found.figures["storms"], world)
     for name, shares in found.figures["attainment"].items():
         if not shares["share"]:
             say(f"{name} was never served; `gpuwright solve` with the same files says why")
     if out:
-        _write(out, found, f"{args.rates or args.requests or args.load}, seed {args.seed}")
+        _write(out, found, world.currency, f"{args.rates or args.requests or args.load}, seed {args.seed}")
     return exits.OK
 
 
@@ -254,13 +255,13 @@ def _folder(name: str) -> Path:
     return folder
 
 
-def _write(folder: Path, found: SimulationReport, title: str) -> None:
+def _write(folder: Path, found: SimulationReport, currency: str, title: str) -> None:
     from cli.views.cost_chart import draw_costs, write_costs
 
     try:
         (folder / "simulation.json").write_text(json.dumps(found.figures, indent=2) + "\n")
         write_costs(found.samples, folder / "costs.csv")
-        draw_costs(found.samples, found.figures, title, folder / "costs.svg")
+        draw_costs(found.samples, found.figures, title, currency, folder / "costs.svg")
     except OSError as error:
         raise Failed(f"cannot write to {folder}: {reason(error)}", exits.INTERNAL) from None
     say(f"written to {folder}: simulation.json, costs.csv, costs.svg")
@@ -272,7 +273,7 @@ def _read_promised(world: DeclaredFiles) -> dict[str, float]:
     return {name: float(slo["percentile"]) for name, slo in slos.items()}
 
 
-def _show(figures: Mapping[str, Any], promised: Mapping[str, float]) -> None:
+def _show(figures: Mapping[str, Any], promised: Mapping[str, float], currency: str) -> None:
     """Prints the figures for people: services, costs beside what they could have been, and the rest."""
     worst = sorted(figures["attainment"].items(), key=lambda item: (item[1]["worstHour"], item[0]))
     OutputTable(("SERVICE", "WITHIN SLO", "WORST HOUR", "PROMISED")).rows(
@@ -291,22 +292,23 @@ def _show(figures: Mapping[str, Any], promised: Mapping[str, float]) -> None:
         f"{PEERS[name]}, serves {100 * found['servedShare']:.1f} % on {found['mostGpus']} GPUs": found["perHour"]
         for name, found in figures.get("peers", {}).items()
     }
-    OutputTable(("COST", "AN HOUR", "HELD / IT")).rows(
+    OutputTable(("COST", head_amounts("AN HOUR", currency), "HELD / IT")).rows(
         (what, f"{cost:.4f}", _ratio(held, cost)) for what, cost in costs.items()
     )
     print()
-    _show_pools(figures.get("pools", {}))
+    _show_pools(figures.get("pools", {}), currency)
     shown = {"attainment", "accuracy", "peers", "pools", "storms", *(f"{name}PerHour" for name in COSTS)}
     for name, value in figures.items():
         if name not in shown:
             print(f"{name:28} {_counts(value) if isinstance(value, dict) else number(value)}")
 
 
-def _show_pools(pools: Mapping[str, Mapping[str, float | None]]) -> None:
+def _show_pools(pools: Mapping[str, Mapping[str, float | None]], currency: str) -> None:
     """Prints what the nodes of each pool cost, beside the least that they could have and all of them all the time."""
     if not pools:
         return
-    headings = ("POOL", "ORDERS", "GIVEN BACK", "NODE HOURS", "WASTED", "AN HOUR", "IN HINDSIGHT", "MAX ALL DAY")
+    hour = head_amounts("AN HOUR", currency)
+    headings = ("POOL", "ORDERS", "GIVEN BACK", "NODE HOURS", "WASTED", hour, "IN HINDSIGHT", "MAX ALL DAY")
     OutputTable(headings).rows(
         (
             name, number(found["orders"]), number(found["givenBack"]), number(found["nodeHours"]),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, positive, whole
+from cli.currency import head_amounts, name_currency
 from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, read_simulated_rates
 from cli.output import OutputTable, format_yaml, number, plain, say
@@ -72,11 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.output and not Path(args.output).parent.is_dir():
         raise Failed(f"cannot write {args.output}: there is no folder {Path(args.output).parent}")
-    found = _size(args, _order(args))
+    order = _order(args)
+    found = _size(args, order)
     if args.json:
         print(json.dumps(found.figures), flush=True)
     else:
-        _show(found.figures)
+        _show(found.figures, order.declared.currency)
     if args.output:
         _write(args.output, found.nodes)
     models = found.figures.get("languageModels", ())
@@ -145,10 +147,10 @@ def _write(file: str, nodes: Collection[Manifest]) -> None:
         raise Failed(f"cannot write {file}: {reason(error)}", exits.INTERNAL) from None
 
 
-def _show(figures: Mapping[str, Any]) -> None:
+def _show(figures: Mapping[str, Any], currency: str) -> None:
     """Prints the answer for people: what to rent, how services fared with it, and what else was tried."""
     if models := figures.get("languageModels"):
-        _show_models(models, figures["total"])
+        _show_models(models, figures["total"], currency)
     for entry in figures.get("unserved", ()):
         why = f": {entry['reason']}" if entry["reason"] else ""
         change = f"; least change: {entry['relaxation']}" if entry["relaxation"] else ""
@@ -161,25 +163,32 @@ def _show(figures: Mapping[str, Any]) -> None:
         for name, shares in sorted(figures["attainment"].items())
     )
     print()
-    OutputTable(("TRIED", "AN HOUR", "TURNED AWAY", "KEPT", "WHY NOT")).rows(map(_write_trial, figures["tried"]))
+    OutputTable(("TRIED", head_amounts("AN HOUR", currency), "TURNED AWAY", "KEPT", "WHY NOT")).rows(
+        map(_write_trial, figures["tried"])
+    )
     print()
-    print(_answer(figures))
+    print(name_currency(_answer(figures), currency))
 
 
-def _show_models(models: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> None:
-    columns = ("LANGUAGE MODEL", "A SECOND", "SERVERS", "COST", "PREFILL APART", "DECODE APART", "COST APART", "SAVES")
+def _show_models(models: Sequence[Mapping[str, Any]], total: Mapping[str, Any], currency: str) -> None:
+    cost, apart, saves = (head_amounts(heading, currency) for heading in ("COST", "COST APART", "SAVES"))
+    columns = ("LANGUAGE MODEL", "A SECOND", "SERVERS", cost, "PREFILL APART", "DECODE APART", apart, saves)
     OutputTable(columns).rows(map(_write_model, models))
     print()
+
+    def show(sentence: str) -> None:
+        print(plain(name_currency(sentence, currency)))
+
     for model in models:
         if parts := model["parts"]:
             cheaper = f"{spell_servers(parts['servers'])} at {number(parts['costPerHour'])} an hour"
-            print(plain(f"{model['service']}: with tokensPerIteration {parts['tokens']}, {cheaper} do both"))
-        print(plain(f"{model['service']}: {model['why']}"))
+            show(f"{model['service']}: with tokensPerIteration {parts['tokens']}, {cheaper} do both")
+        show(f"{model['service']}: {model['why']}")
         if model["cheapest"] == "apart":
-            print(plain(f"{model['service']}: {spell_pools(model['apart'])}"))
+            show(f"{model['service']}: {spell_pools(model['apart'])}")
     left_out = [model["service"] for model in models if model["together"] is None]
     without = f", without {' and '.join(left_out)}" if left_out else ""
-    print(plain(f"rent {_gpus(total['gpus'])} at {number(total['costPerHour'])} an hour in all{without}"))
+    show(f"rent {_gpus(total['gpus'])} at {number(total['costPerHour'])} an hour in all{without}")
     print()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, not_negative, whole
+from cli.currency import name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, say
 from cli.planner_argument import add_any_planner_argument
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    problem = declared.problem_to_plan(args)
+    problem, currency = declared.problem_to_plan(args)
     gc.disable()  # what is imported and declared is no garbage, now or later
     from solvers.compiled import call_before_compiling
 
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     planner = args.planner or problem.policy.planner
     with quiet_stdout():
         if planner == JOINT:
-            plan = solve(problem, budget, _progress(args.verbose), ask_others)
+            plan = solve(problem, budget, _progress(args.verbose, currency), ask_others)
         else:
             plan = _plan_of(planner, problem, budget)
     if args.json or args.output:
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(text)
     if not args.json:
-        _show(plan, problem)
+        _show(plan, problem, currency)
     return exits.UNSERVED if plan.unserved else exits.OK
 
 
@@ -96,7 +97,7 @@ def _plan_of(planner: str, problem: Problem, budget: SolveBudget) -> Plan:
         raise Failed(str(refused), exits.REFUSED) from None
 
 
-def _progress(verbose: bool) -> Progress | None:
+def _progress(verbose: bool, currency: str) -> Progress | None:
     """Reports each better plan or bound: on one line of a terminal, or on a line each if requested."""
     terminal = sys.stderr.isatty()
     if not terminal and not verbose:
@@ -104,7 +105,8 @@ def _progress(verbose: bool) -> Progress | None:
 
     def tell(status: SearchStatus) -> None:
         known = "no bound yet" if status.bound is None else f"bound {status.bound:,.6g}"
-        line = f"{status.seconds:6.1f} s   cost {status.cost:,.6g} an hour, {known}   {status.method}"
+        cost = name_currency(f"cost {status.cost:,.6g} an hour", currency)
+        line = f"{status.seconds:6.1f} s   {cost}, {known}   {status.method}"
         if verbose:
             say(line)
         else:
@@ -136,7 +138,7 @@ def _write(file: str, text: str) -> None:
         raise Failed(f"cannot write {file}: {reason(error)}", exits.INTERNAL) from None
 
 
-def _show(plan: Plan, problem: Problem) -> None:
+def _show(plan: Plan, problem: Problem, currency: str) -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     instances: dict[str, list[Instance]] = {name: [] for name in problem.services}
@@ -152,17 +154,17 @@ def _show(plan: Plan, problem: Problem) -> None:
     )  # fmt: skip
     if len(instances) > SERVICES_SHOWN:
         print(f"and {len(instances) - SERVICES_SHOWN} more services; --json has them all")
-    _show_left_out(plan)
+    _show_left_out(plan, currency)
     if plan.certificate:
         certificate = plan.certificate
-        print(_worth(certificate, problem))
+        print(name_currency(_worth(certificate, problem), currency))
         print(plain(f"by {certificate.method}; {certificate.work} steps in {certificate.seconds:.2f} s"))
     if problem.state is not None:
         counts = ("keep", "retune", "resize", "start", "stop", "move")
         print("changes:", ", ".join(f"{getattr(plan.changes, name)} {name}" for name in counts))
 
 
-def _show_left_out(plan: Plan) -> None:
+def _show_left_out(plan: Plan, currency: str) -> None:
     for entry in sorted(plan.unserved, key=lambda unserved: not unserved.relaxation)[
         :UNSERVED_SHOWN
     ]:  # explained first
@@ -175,7 +177,7 @@ def _show_left_out(plan: Plan) -> None:
         print(plain(f"warning: {warning}"))
     if plan.releasable:
         saved = sum(entry.price_per_hour for entry in plan.releasable)
-        print(f"releasable: {len(plan.releasable)} nodes, {number(saved)} an hour")
+        print(name_currency(f"releasable: {len(plan.releasable)} nodes, {number(saved)} an hour", currency))
 
 
 def _why(entry: Any) -> str:

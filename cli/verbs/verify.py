@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agents.contract.installs import say_install
 from cli import declared, exits, sources
 from cli.arguments import add_file_arguments, completes, positive
+from cli.currency import name_currency
 from cli.exits import Failed
 from cli.output import OutputTable, colour, number, plain
 from cli.talk.contexts import reason
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise Failed("the plan and the files cannot both come from stdin (-)")
     if args.exact_work and not args.exact:
         raise Failed("--exact-work is for --exact, which is missing")
-    problem = declared.problem(args)
+    problem, currency = declared.problem(args)
     plan = _plan(args.plan, problem)
     from solvers.planning.judge import judge
 
@@ -67,9 +68,9 @@ def run(args: argparse.Namespace) -> int:
         exact = {"exact": _exact_report(found, verdict, problem)} if found else {}
         print(json.dumps(_report(verdict) | {"accuracy": _accuracies(problem, plan)} | exact))
     else:
-        _show(verdict)
+        _show(verdict, currency)
         if found:
-            _show_exact(found, verdict, problem)
+            _show_exact(found, verdict, problem, currency)
     return exits.OK if verdict.is_right and not is_below else exits.NO
 
 
@@ -100,15 +101,16 @@ def _exact_report(found: CrossCheck, verdict: Verdict, problem: Problem) -> dict
     }
 
 
-def _show_exact(found: CrossCheck, verdict: Verdict, problem: Problem) -> None:
+def _show_exact(found: CrossCheck, verdict: Verdict, problem: Problem, currency: str) -> None:
     from solvers.crosscheck import left_out
 
     least, total = found.bound, verdict.cost.total
     if found.is_proved:
-        print(f"exact: the cheapest plan costs {number(found.cost)} an hour, proved by CP-SAT")
+        line = f"exact: the cheapest plan costs {number(found.cost)} an hour, proved by CP-SAT"
     else:
         best = f"; the best that it found costs {number(found.cost)}" if found.plan else ""
-        print(f"exact: no plan costs less than {number(least)} an hour by CP-SAT, which ran out of work{best}")
+        line = f"exact: no plan costs less than {number(least)} an hour by CP-SAT, which ran out of work{best}"
+    print(name_currency(line, currency))
     if omitted := left_out(problem):
         print(f"exact: left out, so that it may cost more: {', '.join(omitted)}")
     if verdict.is_right and found.is_above(total):
@@ -196,14 +198,14 @@ def _list(head: str, found: Sequence[Violation]) -> None:
         print(head, f"{len(counts) - SHOWN} more; --json has them all")
 
 
-def _show(verdict: Verdict) -> None:
+def _show(verdict: Verdict, currency: str) -> None:
     cost = verdict.cost
     _list(colour("broken:", "red"), verdict.violations)
     _list(colour("misstated:", "yellow"), verdict.misstated)
     right = colour("the plan is right", "green") if verdict.is_right else colour("the plan is wrong", "red")
     print(f"{right}: {len(verdict.violations)} broken rules")
     parts = f"GPUs {number(cost.resource)}, unserved {number(cost.unserved)}; jobs {number(cost.job)} apart"
-    print(f"cost {number(cost.total)} an hour ({parts})")
+    print(name_currency(f"cost {number(cost.total)} an hour ({parts})", currency))
     if verdict.attainment:
         worst = sorted(verdict.attainment.items(), key=lambda entry: (entry[1], entry[0]))[:10]
         print("the services nearest to their promise:" if len(verdict.attainment) > len(worst) else "attainment:")

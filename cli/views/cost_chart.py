@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cli.currency import head_amounts
 from cli.views.chart_files import make_plain, prepare_drawing, save_chart
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def write_costs(samples: RunSamples, file: Path) -> None:
         rows.writerows(_rows(samples))
 
 
-def draw_costs(samples: RunSamples, figures: Mapping[str, Any], title: str, file: Path) -> None:
+def draw_costs(samples: RunSamples, figures: Mapping[str, Any], title: str, currency: str, file: Path) -> None:
     """Draws held, planned, fresh and bound as step lines over the hours."""
     prepare_drawing()
     from matplotlib import pyplot
@@ -45,7 +46,7 @@ def draw_costs(samples: RunSamples, figures: Mapping[str, Any], title: str, file
             label = f"{name} ({figures[f'{name}PerHour']:.4g} on average)"
             hours = tuple(at / 3600 for at in hours)
             axes.step(hours, values, where="post", label=label, color=COLOURS[name], linewidth=1.3)
-    axes.set(xlabel="hours", ylabel="cost an hour")
+    axes.set(xlabel="hours", ylabel=head_amounts("cost an hour", currency))
     axes.set_ylim(bottom=0)
     axes.set_title(title, loc="left", fontsize=10)
     make_plain(axes)

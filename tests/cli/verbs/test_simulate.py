@@ -163,9 +163,10 @@ def test_the_table_for_people_has_services_costs_and_counts(capsys: pytest.Captu
     figures: dict[str, Any] = {f"{name}PerHour": 2.0 for name in simulate.COSTS} | {"boundPerHour": 0.0}
     figures |= {"attainment": {"shop/a": {"share": 0.99512, "worstHour": 0.98}}, "plans": 12}
     figures |= {"changes": {"start": 3, "stop": 1}, "peers": dict.fromkeys(simulate.PEERS, peer)}
-    simulate._show(figures, {"shop/a": 99.0})
+    simulate._show(figures, {"shop/a": 99.0}, "CHF")
     shown = capsys.readouterr().out.splitlines()
     assert shown[1].split() == ["shop/a", "99.51", "%", "98.00", "%", "99", "%", "missed"]
+    assert shown[3].split() == ["COST", "AN", "HOUR", "CHF", "HELD", "/", "IT"]
     assert [line.split() for line in shown[4:6]] == [["held", "2.0000", "1.000"], ["planned", "2.0000", "1.000"]]
     assert shown[7].split() == ["bound", "0.0000", "-"]
     assert " ".join(shown[10].split()) == "static plan for the peak, serves 71.0 % on 3 GPUs 4.0000 0.500"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,20 +104,20 @@ def test_the_rented_nodes_are_written_as_manifests_that_complete_the_fleet(answe
 def test_the_table_for_people_has_services_what_was_tried_and_the_answer(
     answered: Answered, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    size._show(answered.figures)
+    size._show(answered.figures, "CHF")
     shown = capsys.readouterr().out
     assert "SERVICE" in shown
-    assert "TURNED AWAY" in shown
+    assert re.search("TRIED +AN HOUR CHF +TURNED AWAY", shown)
     assert shown.splitlines()[-1].startswith(
-        "rent 1 big and 1 small at 3.5 an hour: confirmed by simulation; one GPU less"
+        "rent 1 big and 1 small at 3.5 CHF an hour: confirmed by simulation; one GPU less"
     )
 
 
 @pytest.mark.slow
 def test_an_answer_that_no_simulation_confirmed_says_so(answered: Answered, capsys: pytest.CaptureFixture[str]) -> None:
-    size._show({**answered.figures, "confirmedBySimulation": False})
+    size._show({**answered.figures, "confirmedBySimulation": False}, "CHF")
     assert "no rental was confirmed; the nearest is 1 big and 1 small" in capsys.readouterr().out
-    size._show({**answered.figures, "confirmedBySimulation": False, "moreHelps": False})
+    size._show({**answered.figures, "confirmedBySimulation": False, "moreHelps": False}, "CHF")
     assert capsys.readouterr().out.endswith("more GPUs do not help\n")
 
 
@@ -124,7 +125,7 @@ def test_an_answer_that_no_simulation_confirmed_says_so(answered: Answered, caps
 def test_where_declared_nodes_carry_the_load_nothing_is_rented(
     answered: Answered, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    size._show({**answered.figures, "gpus": {}, "costPerHour": 0.0, "boundPerHour": 0.0})
+    size._show({**answered.figures, "gpus": {}, "costPerHour": 0.0, "boundPerHour": 0.0}, "CHF")
     assert capsys.readouterr().out.endswith(
         "rent nothing: the declared Nodes carry the load, confirmed by simulation\n"
     )
@@ -175,7 +176,7 @@ def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing
     entry = next(entry for entry in found["unserved"] if entry["service"] == "shop/b")
     assert 7000 < entry["ratePerSecond"] < 9000
     assert entry["reason"]
-    size._show(found)
+    size._show(found, "CHF")
     assert "unserved with all that may be rented: shop/b: " in capsys.readouterr().out
 
 
@@ -247,8 +248,8 @@ def test_a_language_model_that_nothing_to_rent_serves_says_so(
     fleet = write_language_models(tmp_path, "assistant", gpus=4)
     assert main(["size", "-f", str(fleet), "--rates", str(tmp_path / "rates.csv"), "--json"]) == 3
     found = json.loads(capsys.readouterr().out)
-    size._show(found)
-    assert capsys.readouterr().out.endswith("rent nothing at 0 an hour in all, without shop/assistant\n\n")
+    size._show(found, "CHF")
+    assert capsys.readouterr().out.endswith("rent nothing at 0 CHF an hour in all, without shop/assistant\n\n")
     (row,) = found["languageModels"]
     assert (row["together"], row["apart"], row["savingPerHour"]) == (None, None, 0)
 

@@ -24,6 +24,7 @@ kind: Service
 metadata: {name: hopeless, tenant: shop}
 spec: {model: m, slo: {latencyMs: 2, percentile: 98}, ratePerSecond: 7}
 """
+TENANT: dict[str, Any] = {"apiVersion": "gpuwright/v1", "kind": "Tenant", "metadata": {"name": "shop"}}
 HEAVY = ("cvxpy", "fastapi", "matplotlib", "ortools", "pandas", "psycopg", "pulp", "sklearn", "sqlalchemy")
 
 
@@ -96,6 +97,15 @@ def test_the_same_work_gives_the_same_plan(solve: Solve) -> None:
 def test_no_budget_still_answers(solve: Solve) -> None:
     for flags in (("--seconds", "0"), ("--work", "0")):
         assert json.loads(solve("--json", *flags).out)["instances"]
+
+
+@pytest.mark.slow
+def test_money_has_the_currency_that_a_budget_declares(solve: Solve) -> None:
+    budget = "---\n" + json.dumps(TENANT | {"spec": {"budget": {"perMonth": 9, "currency": "CHF"}}})
+    done = solve("--work", "3", "-v", text=FLEET + budget)
+    assert "cost 4 CHF an hour (GPUs 4)" in done.out and "cost 4 CHF an hour" in done.err
+    other = TENANT | {"metadata": {"name": "lab"}, "spec": {"budget": {"perMonth": 9, "currency": "EUR"}}}
+    assert "cost 4 an hour (GPUs 4)" in solve("--work", "3", text=f"{FLEET}{budget}\n---\n{json.dumps(other)}").out
 
 
 @pytest.mark.slow

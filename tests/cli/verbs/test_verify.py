@@ -32,8 +32,8 @@ def verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """`verify` of a plan, given as a value or as bytes, against the fleet."""
     monkeypatch.setenv("NO_COLOR", "1")
 
-    def call(plan: Any, *flags: str, stdin: bool = False) -> Done:
-        (tmp_path / "fleet.yaml").write_text(FLEET)
+    def call(plan: Any, *flags: str, stdin: bool = False, fleet: str = FLEET) -> Done:
+        (tmp_path / "fleet.yaml").write_text(fleet)
         data = plan if isinstance(plan, bytes) else json.dumps(plan).encode()
         (tmp_path / "plan.json").write_bytes(data)
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -114,6 +114,13 @@ def test_a_plan_is_shown_to_people_with_the_services_nearest_to_their_promise(ve
     assert lines[0] == "the plan is right: 0 broken rules"
     assert lines[1].startswith("cost 4 an hour")
     assert lines[-1].split() == ["shop/search", "100.000", "%"]
+    budget: dict[str, Any] = {"apiVersion": "gpuwright/v1", "kind": "Tenant", "metadata": {"name": "shop"}}
+    budget["spec"] = {"budget": {"perMonth": 9, "currency": "CHF"}}
+    assert (
+        verify({"instances": [instance()]}, fleet=f"{FLEET}---\n{json.dumps(budget)}")
+        .lines[1]
+        .startswith("cost 4 CHF an hour (")
+    )
 
 
 @pytest.mark.parametrize(
