@@ -16,7 +16,7 @@ NAME_LABEL = "node-restriction.kubernetes.io/gpuwright-node"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 Review = Mapping[str, object]
-# Of a token for an audience: the status of a TokenReview, and under nodeNames what the label names, by cluster node.
+# Of a token for an audience: the status of a TokenReview, and under nodeNames what the label says of each node.
 ReviewToken = Callable[[str, str], Review]
 
 
@@ -41,15 +41,47 @@ def find_refusal(review: Review, account: str, node: str) -> tuple[str, str]:
     if name_node(bound) != node:
         return "forbidden", f"this token is of a pod on node {escape(bound)}, not on {node}"
     named = _read_names(review)
-    if bound in named and not NAME.fullmatch(named[bound]):
+    if named.get(bound) and not NAME.fullmatch(named[bound]):
         return (
             "forbidden",
             f"the label {NAME_LABEL} of node {escape(bound)} is {escape(named[bound])}, and no DNS label",
         )
-    others = sorted(other for other, name in named.items() if other != bound and name == name_admitted(review))
-    if others:  # else it would end the other's tokens, and take its place
-        return "forbidden", f"the label {NAME_LABEL} of node {escape(others[0])} gives that one this name"
-    return "", ""
+    return ("forbidden", taken) if (taken := _find_taken(bound, named)) else ("", "")
+
+
+def _find_taken(bound: str, named: Mapping[str, str]) -> str:
+    """Returns why another node of the cluster has the name of this one: else it would end that one's tokens.
+
+    A node that has its own name keeps it, whatever labels say of others: who may label one node, or mistypes its
+    label, takes no name and keeps no node away. Of a name that two labels give, neither node joins.
+    """
+    name = named.get(bound) or name_node(bound)
+    others = sorted(other for other, label in named.items() if other != bound and (label or name_node(other)) == name)
+    if not others:
+        return ""
+    other, is_labelled = others[0], bool(named.get(bound))
+    owner = next((other for other in others if not named[other]), "")
+    if is_labelled and owner:
+        return (
+            f"the label {NAME_LABEL} of node {escape(bound)} is {name}, which is the own name of node {escape(owner)}:"
+            " give the label another value, or remove it"
+        )
+    if is_labelled:
+        return (
+            f"the label {NAME_LABEL} is {name} on node {escape(bound)} and on node {escape(other)}:"
+            " change or remove it on one of them"
+        )
+    if owner:
+        return (
+            f"node {escape(bound)} and node {escape(owner)} are both called {name} here:"
+            f" give one of them another name by the label {NAME_LABEL}"
+        )
+    if bound in named:
+        return ""
+    return (
+        f"the label {NAME_LABEL} of node {escape(other)} gives that one this name, and the cluster has no node"
+        f" {escape(bound)}"
+    )
 
 
 def name_admitted(review: Review) -> str:
@@ -73,7 +105,7 @@ def _read_bound(review: Review, what: str) -> str:
 
 def _read_names(review: Review) -> Mapping[str, str]:
     named = review.get("nodeNames")
-    return {str(node): str(name) for node, name in named.items() if name} if isinstance(named, Mapping) else {}
+    return {str(node): str(name) for node, name in named.items()} if isinstance(named, Mapping) else {}
 
 
 def _user(review: Review) -> Mapping[str, object]:

@@ -142,6 +142,49 @@ def test_a_node_joins_under_the_name_that_its_label_has_and_keeps_it(joining: Jo
         joining.cluster.kubectl("delete", "node", "ip-10-0-0-9.ec2.internal")
 
 
+@pytest.mark.parametrize("first", ["labelled", "named"])
+def test_a_label_takes_no_name_from_the_node_that_has_it_whichever_asks_first(joining: Joining, first: str) -> None:
+    cluster = joining.cluster
+    nodes = {"labelled": "gpu-1.example", "named": "gpu-2.example"}
+    for node in nodes.values():
+        cluster.kubectl("create", "-f", "-", given={"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+    cluster.kubectl("label", "node", nodes["labelled"], f"{NAME_LABEL}=gpu-2-example")
+    tokens = {which: joining.pod_token(node, pod=which) for which, node in nodes.items()}
+    try:
+        for which in (first, *(nodes.keys() - {first})):
+            answer = joining.ask(tokens[which], nodes[which].replace(".", "-"))
+            assert answer.status == (403 if which == "labelled" else 201), answer.text
+            if which == "labelled":
+                assert answer.json["detail"] == (
+                    f"the label {NAME_LABEL} of node gpu-1.example is gpu-2-example, which is the own name of node"
+                    " gpu-2.example: give the label another value, or remove it"
+                )
+            else:
+                held = answer.json["token"]
+        who = joining.server.request("GET", "/api/v1/whoami", token=held)
+        assert (who.status, who.json["node"]) == (200, "gpu-2-example"), "it keeps its credential"
+        cluster.kubectl("label", "node", nodes["named"], f"{NAME_LABEL}=gpu-3")
+        assert joining.ask(tokens["labelled"], "gpu-1-example").json["node"] == "gpu-2-example", "the name is free"
+        cluster.kubectl("label", "--overwrite", "node", nodes["named"], f"{NAME_LABEL}=gpu-2-example")
+        both = joining.ask(tokens["named"], "gpu-2-example")
+        assert (both.status, "on node gpu-2.example and on node gpu-1.example" in both.json["detail"]) == (403, True)
+    finally:
+        cluster.kubectl("delete", "node", *nodes.values())
+
+
+def test_two_nodes_that_have_one_name_here_are_both_refused(joining: Joining) -> None:
+    nodes = ("gpu-4.example", "gpu-4-example")
+    for node in nodes:
+        given = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
+        joining.cluster.kubectl("create", "-f", "-", given=given)
+    try:
+        for number, node in enumerate(nodes):
+            refused = joining.ask(joining.pod_token(node, pod=f"pod-{number}"), "gpu-4-example")
+            assert (refused.status, "are both called gpu-4-example here" in refused.json["detail"]) == (403, True)
+    finally:
+        joining.cluster.kubectl("delete", "node", *nodes)
+
+
 def test_a_pod_that_joins_without_end_is_made_to_wait(joining: Joining) -> None:
     token = joining.pod_token("node-1")
     until(lambda: joining.ask(token, "node-1").status == 429, "there is an end")
