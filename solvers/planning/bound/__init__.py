@@ -30,7 +30,7 @@ def rounds(
     if why_not(tables) is not None:
         return
     f = fleet(tables)
-    s = BoundSearch(f, sum(len(m.classes) * f.work_of_class(m) for m in f.markets))
+    s = BoundSearch(f, sum(len(m.classes) * f.work_of_class(m) for m in f.markets), work)
     if kept is not None and is_of(kept, f) and len(f.need) and f.markets:
         patterns = s.resume(kept)
         yield s.best

@@ -117,8 +117,8 @@ class PriceEvaluation:
     work: int
 
 
-def look_at(f: BoundFleet, prices: Floats, *, least: float = -np.inf) -> PriceEvaluation:
-    """Computes the bound of these prices; not exactly where it is no more than `least` anyway.
+def look_at(f: BoundFleet, prices: Floats, *, least: float = -np.inf, most_work: float = np.inf) -> PriceEvaluation:
+    """Computes the bound of these prices; not exactly where it is no more than `least` anyway, or needs too much work.
 
     How far a GPU's worth is below its cost does not count, unless it is paid in any case.
     """
@@ -131,8 +131,10 @@ def look_at(f: BoundFleet, prices: Floats, *, least: float = -np.inf) -> PriceEv
     ]  # fmt: skip
     real = np.array([look.real for look in looks])
     if scale_prices(f, prices, real)[1] > least:
+        left = most_work * STEPS_A_WORK
         for look in looks:
-            look.search_exactly()
+            look.search_exactly(in_all=left)
+            left -= look.steps_done
     worth = np.array([look.worth for look in looks])
     work = sum(
         len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(look.patterns) + look.steps_done // STEPS_A_WORK

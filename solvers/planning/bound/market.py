@@ -307,15 +307,16 @@ class MarketLook:
         """Returns what a GPU of this market is worth at most."""
         return max(max(self.worths, default=0.0), self.alone, 0.0)
 
-    def search_exactly(self, most: int = MOST_STEPS) -> None:
+    def search_exactly(self, most: int = MOST_STEPS, in_all: float = np.inf) -> None:
         """Searches the classes that decide, until the worth of a GPU is exact if it is more than enough.
 
-        Every class has a bound at its own prices already. One whose search takes more than `most` steps is halved.
+        Every class has a bound at its own prices already, so that it may end after so many steps `in_all`. A class
+        whose search takes more than `most` steps is halved.
         """
         m, worths = self.market, self.worths
         self.drawn = -1  # other markets have used the scratch since
         is_done = [False] * len(worths)
-        while worths:
+        while worths and self.steps_done < in_all:
             place = int(np.argmax(worths))
             if is_done[place] or worths[place] <= self.real:
                 break

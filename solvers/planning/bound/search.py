@@ -19,6 +19,7 @@ from solvers.planning.steps import NO_STEPS, RateSteps
 
 CAP_TOLERANCE_SHARE = 1e-5  # lines are float32
 SCALE_TRIES = 12  # multiples of the first prices, where worths do not scale with them
+LATE_WORK = 1_000_000  # steps, about a second: so far may a look that begins within the limit of work go beyond it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,9 @@ class Round:
 class BoundSearch:
     """The prices looked at so far; the best are the centre."""
 
-    def __init__(self, f: BoundFleet, work: int) -> None:
+    def __init__(self, f: BoundFleet, work: int, most_work: int | None = None) -> None:
         self.fleet, self.work = f, work
+        self.most_work = np.inf if most_work is None else most_work
         self.centre: Floats = np.zeros(len(f.need))
         self.rough = -np.inf  # before it is rounded up to what GPUs can cost
         self.sums: AttainableHere = attainable(f)
@@ -50,7 +52,8 @@ class BoundSearch:
 
     def look(self, prices: Floats, *, least: float = -np.inf) -> PriceEvaluation:
         """Evaluates prices, exactly if they may prove more than `least`; they become the centre if they prove more."""
-        return self.take(look_at(self.fleet, prices, least=least))
+        left = max(self.most_work - self.work, 0.0) + LATE_WORK
+        return self.take(look_at(self.fleet, prices, least=least, most_work=left))
 
     def take(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Takes an evaluation; its prices become the centre if they prove more."""
@@ -113,6 +116,8 @@ class BoundSearch:
         """Scales prices down, by trial, that make GPUs worth far more than their cost."""
         low, high = 0.0, 1.0
         for _ in range(SCALE_TRIES):
+            if self.work >= self.most_work:
+                return evaluation
             middle = 0.5 * (low + high)
             tried = self.look(evaluation.prices * middle)
             if bool((tried.worth[market_of(self.fleet)] > self.fleet.fixed * (1 + 1e-9) + 1e-12).any()):

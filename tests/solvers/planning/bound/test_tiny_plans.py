@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.families import FAMILIES, family
 from solvers.planning import bound, exact
+from solvers.planning.bound import search
 from solvers.planning.problem import Problem
 from solvers.planning.search.tables import tables
 from solvers.planning.steps import LARGE_SHARE, RateSteps
@@ -78,10 +79,14 @@ def in_two(number: int) -> Problem:
     return replace(problem, services=services, policy=policy)
 
 
+@cache
+def least_in_two(number: int) -> float:
+    return least_cost(in_two(number))
+
+
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
 def test_no_plan_with_two_instances_of_each_service_costs_less_than_the_bound(number: int) -> None:
-    problem = in_two(number)
-    cost, t = least_cost(problem), tables(problem)
+    cost, t = least_in_two(number), tables(in_two(number))
     for found in bound.rounds(t, WORK):
         assert found.bound <= rounded_up(cost)
     two = np.array([service for service in range(len(t.rate)) if not t.is_dedicated[service]], dtype=np.int64)
@@ -92,6 +97,17 @@ def test_no_plan_with_two_instances_of_each_service_costs_less_than_the_bound(nu
         [found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate)), rng.exponential(0.3, len(two))]
     )
     assert bound_at(t, prices, steps) <= rounded_up(cost)
+
+
+@pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
+def test_a_search_whose_work_ends_amid_a_look_has_a_bound_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(search, "LATE_WORK", 0)
+    for problem, cost in ((tiny(number), least_of_tiny(number)), (in_two(number), least_in_two(number))):
+        for work in (1, 1_000):
+            for found in bound.rounds(tables(problem), work):
+                assert found.bound <= rounded_up(cost)
 
 
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
