@@ -53,9 +53,9 @@ class Kubelet:
         self.devices, self._labels, self._taints = Devices(gpus, folder), dict(labels or {}), list(taints)
         self._files, self._kubeconfig = server.files, kubeconfig or server.admin
         self._folder, self._back_off = folder, back_off or BackOff()
-        self._groups = make_root(f"gpuwright-kubelet-{os.getpid()}-{name}")
+        self.groups = make_root(f"gpuwright-kubelet-{os.getpid()}-{name}")
         self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, "guard", str(self._groups)], stdin=subprocess.PIPE, start_new_session=True
+            ["/bin/sh", "-c", GUARD, "guard", str(self.groups)], stdin=subprocess.PIPE, start_new_session=True
         )
         self._pods: dict[str, Pod] = {}  # by their UID
         self._lock = Lock()
@@ -67,7 +67,7 @@ class Kubelet:
         self._stopping.clear()
         self._api = Api(self._kubeconfig)
         self._node = Node(
-            self._api, self._folder, self._groups, self.images, self._back_off, self.devices, self._runtime_classes
+            self._api, self._folder, self.groups, self.images, self._back_off, self.devices, self._runtime_classes
         )
         self._logs = LogServer(self._files, self._find_log)
         self._logs.start()
@@ -95,7 +95,7 @@ class Kubelet:
     def close(self) -> None:
         """Stops and ends all processes of its containers, whatever state they are in."""
         self.stop()
-        remove(self._groups)
+        remove(self.groups)
         assert self._guard.stdin
         self._guard.stdin.close()
         self._guard.wait()
@@ -143,7 +143,7 @@ class Kubelet:
 
     def _forget_unknown(self, there: set[str]) -> None:
         """Ends what ran before it was started, and is gone from the server since."""
-        for group in self._groups.glob("kubepods/pod*"):
+        for group in self.groups.glob("kubepods/pod*"):
             uid = group.name.removeprefix("pod")
             if uid not in there and uid not in self._pods:
                 remove(group)

@@ -57,14 +57,16 @@ class PodAgent(AgentProcess):
     def _read_containers(self) -> dict[str, dict[str, str]]:
         """Returns the variables of each container by the processes of this machine, whoever knows of them."""
         found: dict[str, dict[str, str]] = {}
-        mark = f"/gpuwright-kubelet-{os.getpid()}-{self.node}/kubepods/"
-        for pid in list_pids():
+        root = self.kubelet.groups / "kubepods"
+        # Not by a look at all processes of this machine: that takes ten times as long, and is done all the time.
+        for folder, _, _ in os.walk(root):
+            container = str(Path(folder).relative_to(root))
             with suppress(OSError):
-                container = Path(f"/proc/{pid}/cgroup").read_text().strip().partition(mark)[2]
-                if container:
-                    variables = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
-                    pairs = (one.partition("=") for one in variables)
-                    found.setdefault(container, {}).update({name: value for name, _, value in pairs})
+                for pid in (Path(folder) / "cgroup.procs").read_text().split():
+                    with suppress(OSError):
+                        variables = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+                        pairs = (one.partition("=") for one in variables)
+                        found.setdefault(container, {}).update({name: value for name, _, value in pairs})
         return found
 
     def close(self) -> None:

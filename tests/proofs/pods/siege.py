@@ -142,8 +142,7 @@ def settle(judge: PodJudge, when: str) -> None:
     found: list[str] = []
 
     def is_as_planned() -> bool:
-        found[:] = [] if judge.made.served() else ["the plan is not done"]
-        found.extend(judge.find_left_over())
+        found[:] = judge.find_left_over() if judge.made.served() else ["the plan is not done"]
         time.sleep(0.1)
         return not found
 
