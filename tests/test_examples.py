@@ -106,7 +106,7 @@ def profiles_of(file: str, service: Manifest) -> list[Any]:
 
 def test_there_is_a_quickstart_the_fleet_of_up_and_a_file_a_paper() -> None:
     others = {"quickstart.yaml", "fleet.yaml", "pools.yaml", "spot.yaml", "two-gpus.yaml", SEVERAL}
-    others |= {"llm.yaml", "language-models.yaml", "rag.yaml"}
+    others |= {"llm.yaml", "language-models.yaml", "rag.yaml", "adapters.yaml"}
     assert set(FILES) == {*others, *TESTBEDS}
 
 

@@ -44,6 +44,13 @@ class JobTerms(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False
     swaps: bool = False  # on SIGTSTP it saves, moves its GPU memory to the host and stops; on SIGCONT it goes on
 
 
+class AssignedAdapter(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """A LoRA adapter that a copy of a language model holds; its folder is relative to the node's folder of models."""
+
+    name: Annotated[str, Meta(max_length=63, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.]*$(?!\n)")]
+    path: Annotated[str, Meta(max_length=200)]
+
+
 class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
     """One instance as it is to run."""
 
@@ -71,6 +78,7 @@ class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
     preemptible: bool = True  # a job that may be stopped when services need its memory
     terms: JobTerms | None = None  # of a job
     gpus: Annotated[tuple[GpuIndex, ...], Meta(max_length=64)] = ()  # all of them, where it has several; `gpu` is first
+    adapters: Annotated[tuple[AssignedAdapter, ...], Meta(max_length=256)] = ()  # loaded and unloaded while it serves
 
     @property
     def owner(self) -> str:

@@ -15,6 +15,9 @@ REPORT_SECONDS = 10
 LONGEST_NOTICE_SECONDS = 86_400.0  # of a notice of reclaim; a node that goes later is drained by a deadline
 
 
+ADAPTER_NOT_LOADED = "adapter_not_loaded"  # why a copy that serves lacks a LoRA adapter that is assigned to it
+
+
 MOST_REPORT_BYTES = 1 << 20  # the server accepts no more
 
 

@@ -11,7 +11,10 @@ from agents.http.messages import HttpRequest
 
 MOST_CONNECTIONS = 512
 LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late requests are answered 503 instead of cut off
-CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # everybody may ask the rest
+CONTROL = {  # everybody may ask the rest
+    "/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST", "/v1/load_lora_adapter": "POST",
+    "/v1/unload_lora_adapter": "POST",
+}  # fmt: skip
 Routes: TypeAlias = Mapping[str, Mapping[str, Callable[[HttpConnection, HttpRequest], None]]]  # by path and method
 LAST_SECONDS = 1.0  # limits requests that have begun to arrive, and the reading of answers
 

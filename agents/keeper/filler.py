@@ -9,12 +9,12 @@ from pathlib import Path
 
 from agents.admission.filling import NOT_ADMITTED, check_command, fill_own, fill_program, list_admitted_paths
 from agents.admission.reading import AllowList
-from agents.contract.assignments import SIGNALS, AssignedInstance, JobTerms
+from agents.contract.assignments import SIGNALS, AssignedAdapter, AssignedInstance, JobTerms
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import CopyFailed
 from agents.keeper.job_files import JobFiles, job_files
 from agents.templates import Filled
-from agents.templates.filling import ArgumentRefused, Builtin, fill
+from agents.templates.filling import ArgumentRefused, Builtin, fill, find_adapter
 from agents.templates.reading import Template
 
 NO_TEMPLATE = "no_template"
@@ -111,6 +111,10 @@ class Filler:
         filled = self.filled(copy)
         return filled.paths if filled else None
 
+    def find_adapter(self, copy: NodeCopy, adapter: AssignedAdapter) -> str | ArgumentRefused:
+        """Returns the real path of an adapter's folder, under the folder of the copy's template."""
+        return find_adapter(self._templates[copy.wanted.template], adapter.name, adapter.path)
+
     def forget(self, copy: str) -> None:
         self._filled.pop(copy, None)
 
@@ -128,13 +132,18 @@ class Filler:
 
     def _fill_form(self, instance: AssignedInstance, builtin: Builtin) -> Filled | ArgumentRefused:
         if instance.runtime is not None:
+            if instance.adapters:
+                return ArgumentRefused(NOT_ADMITTED, "adapters", "a runtime of one's own holds no LoRA adapters")
             return fill_own(self._allow_list, instance.runtime, builtin, self._kind, not instance.job)
         template = self._templates.get(instance.template)
         if template is None:
             offered = ", ".join(sorted(self._templates)) or "none"
             name = instance.template or "(none named)"
             return ArgumentRefused(NO_TEMPLATE, "template", f"this node has no template {name}; it has {offered}"[:500])
-        return fill(template, instance.args or {}, builtin)
+        filled = fill(template, instance.args or {}, builtin)
+        if instance.adapters and isinstance(filled, Filled) and filled.adapters is None:
+            return ArgumentRefused("unknown_argument", "adapters", f"template {template.name} holds no LoRA adapters")
+        return filled
 
     def _add_terms(self, filled: Filled, terms: JobTerms) -> Filled | ArgumentRefused:
         """Returns the filled form with the way in which the job saves; a command must be admitted like any other."""

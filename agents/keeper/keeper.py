@@ -196,7 +196,8 @@ class Keeper:
         self._note_called_away(now)
         if assignment is not None and situation.gpus:
             decided = self._reconciler.reconcile(assignment, situation, self._contact, now)
-            self._held = decided + self._reconciler.held_by_gateway(self._routes)
+            lacking = self._steps.adapters.list_failing(self.copies())
+            self._held = decided + self._reconciler.held_by_gateway(self._routes) + lacking
         if now >= self._silent_until or not self._verifies_adopted():
             self._routes.bring_up_to_date(list_routes(self.copies(), self._host, self.filler.paths, self._steps.freed))
         self._pass_gates(now)

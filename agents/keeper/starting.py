@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -31,6 +31,7 @@ class StartContext:
     gpu: GpuDevice
     token: str = field(default="", repr=False)  # of the copy
     files: JobFiles | None = None  # of a job
+    load_adapters: Callable[[NodeCopy], None] | None = None
 
 
 def start_copy(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
@@ -154,6 +155,8 @@ def warm_up(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy
                 message = f"{probe.path} answered {reply.status or 'nothing'} for {filled.start_seconds:g} s"
                 raise CopyFailed("not_warm", message)
             return None
+    if context.load_adapters and copy.wanted.adapters:
+        context.load_adapters(copy)  # before it is routed, so that a hand-over loses no adapter; what fails comes later
     assert copy.running is not None
     drivers.runtime.announce(copy.running)
     return copy.at(Stage.ROUTING if copy.served else Stage.READY, now)

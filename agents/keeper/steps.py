@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from agents.keeper import starting, stopping, swapping
+from agents.keeper.adapters import AdapterLoader
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import ClientStuck, CopyFailed, NodeDrivers
 from agents.keeper.exits import EXITED, ExitVerdict, JobExits
@@ -52,6 +53,7 @@ class Steps:
         self._wake = wake
         self._exits = exits
         self._units_of = units_of
+        self.adapters = AdapterLoader(filler, drivers.talk, clock)
         self._stepped: dict[str, float] = {}
         self._stuck: dict[str, str] = {}
         self._restart_errors: dict[str, str] = {}  # by GPU: why its MPS daemon does not start
@@ -89,6 +91,7 @@ class Steps:
             else:
                 continue
             self._stepped[copy.id] = now
+        self._set_off_loads(now)
         if now - self._tidied_at > TIDY_SECONDS and not self._runner.is_busy("tidy"):
             self._tidied_at = now
             self._runner.do("tidy", self._tidy)
@@ -97,6 +100,13 @@ class Steps:
             if empty and not self._runner.is_busy(gpu) and now - self._stepped.get(gpu, 0.0) > RESTART_SECONDS:
                 self._stepped[gpu] = now
                 self._runner.do(gpu, lambda gpu=gpu: self._restart_mps(gpu))  # type: ignore[misc]
+
+    def _set_off_loads(self, now: float) -> None:
+        """Looks at the adapters of ready copies beside their other steps: a load may take a minute."""
+        for copy in self._ledger.copies():
+            name = f"adapters {copy.id}"
+            if copy.stage is Stage.READY and not self._runner.is_busy(name) and self.adapters.is_due(copy, now):
+                self._runner.do(name, lambda copy=copy: self._load_adapters(copy), waits=True)  # type: ignore[misc]
 
     def withdraw(self, copy: NodeCopy, now: float) -> None:
         """Takes away what would start a copy again that somebody else ends."""
@@ -123,7 +133,7 @@ class Steps:
         try:
             filled = self._filler.fill(copy)
             context = starting.StartContext(
-                copy, filled, gpu, self._filler.token(copy.id), self._filler.job_files(copy.wanted)
+                copy, filled, gpu, self._filler.token(copy.id), self._filler.job_files(copy.wanted), self.adapters.load
             )
             further = starting.start_copy(context, self._drivers, self._clock())
         except CopyFailed as failure:
@@ -212,6 +222,10 @@ class Steps:
         answers = filled is None or filled.health is None or self._drivers.talk.ask(copy.listens_at, filled.health).ok
         return lambda: self._record_check(copy, limited, answers)
 
+    def _load_adapters(self, copy: NodeCopy) -> Result:
+        self.adapters.load(copy)
+        return lambda: None if self._ledger.get(copy.id) else self.adapters.forget(copy.id)
+
     def _restart_mps(self, gpu: str) -> Result:
         try:
             self._drivers.mps.stop(gpu)
@@ -298,6 +312,7 @@ class Steps:
     def forget(self, copy: NodeCopy) -> None:
         """Drops all that is known of a copy that is gone."""
         self._filler.forget(copy.id)
+        self.adapters.forget(copy.id)
         self._stepped.pop(copy.id, None)
         self._stepped.pop(f"withdraw {copy.id}", None)
         self._misses.pop(copy.id, None)

@@ -34,6 +34,15 @@ class Confined:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterProbes:
+    """The requests by which a copy lists, loads and unloads its LoRA adapters."""
+
+    list: Probe
+    load: Probe  # `{adapter}` and `{adapterPath}` are filled at each use
+    unload: Probe
+
+
+@dataclass(frozen=True, slots=True)
 class Filled:
     """A template with its placeholders filled, ready to start."""
 
@@ -46,6 +55,7 @@ class Filled:
     drain: Probe | None = None  # 2xx: it takes no new requests and exits when it has finished the others
     set_batch: Probe | None = None  # `{batch}` and `{batch_timeout_ms}` are filled at each use
     example: Probe | None = None  # answers {"path", "body"}: one request that the model can answer
+    adapters: AdapterProbes | None = None
     metrics: Probe | None = None
     metrics_kind: str = ""  # gpuwright, triton, vllm, sglang, tgi
     checkpoint_signal: str = ""  # of a job: makes it save its state and exit

@@ -13,14 +13,24 @@ import re
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeGuard
 from urllib.parse import quote
 
 from agents.contract.runtimes import FILLED
-from agents.templates import Filled, Probe, format_number
-from agents.templates.form import Arg, ChoiceArg, IntegerArg, MetricsForm, NumberArg, PathArg, ProbeForm, TextArg
+from agents.templates import AdapterProbes, Filled, Probe, format_number
+from agents.templates.form import (
+    AdaptersForm,
+    Arg,
+    ChoiceArg,
+    IntegerArg,
+    MetricsForm,
+    NumberArg,
+    PathArg,
+    ProbeForm,
+    TextArg,
+)
 from agents.templates.reading import LIVE, PLACEHOLDER, Template
 
 _SNAKE = {"batchTimeoutMs": "batch_timeout_ms"}  # in camel case, as setBatch spells it
@@ -104,6 +114,7 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
         drain=_probe(form.drain, words, token=builtin.token),
         set_batch=_probe(form.set_batch, words, later=LIVE, token=builtin.token),
         example=_probe(form.example, words),
+        adapters=_adapters(form.adapters, words, builtin.token),
         metrics=_metrics(form.metrics, builtin),
         metrics_kind=form.metrics.kind if form.metrics else "",
         checkpoint_signal=form.checkpoint_signal,
@@ -220,6 +231,28 @@ def _probe(
 
     path, body = PLACEHOLDER.sub(in_path, form.path), PLACEHOLDER.sub(in_body, form.body)
     return Probe(form.method, path, body, form.seconds, token=token)
+
+
+def _adapters(form: AdaptersForm | None, words: Mapping[str, str], token: str) -> AdapterProbes | None:
+    if form is None:
+        return None
+    listing, load, unload = (_probe(each, words, token=token) for each in (form.list, form.load, form.unload))
+    assert listing and load and unload
+    return AdapterProbes(listing, load, unload)
+
+
+def find_adapter(template: Template, name: str, path: str) -> str | ArgumentRefused:
+    """Returns the real path of an adapter's folder, or why the folder of models has none."""
+    return _path(template, name, PathArg(), path)
+
+
+def name_adapter(probe: Probe, name: str, path: str = "") -> Probe:
+    """Returns the request for one adapter."""
+    values = {"adapter": name, "adapterPath": path}
+    body = PLACEHOLDER.sub(
+        lambda found: json.dumps(values[found[1]])[1:-1] if found[1] in values else found[0], probe.body
+    )
+    return replace(probe, body=body)
 
 
 def _metrics(form: MetricsForm | None, builtin: Builtin) -> Probe | None:

@@ -72,6 +72,14 @@ class MetricsForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel
     seconds: Seconds = 2.0
 
 
+class AdaptersForm(Struct, frozen=True, forbid_unknown_fields=True):
+    """The requests that list, load and unload LoRA adapters; bodies have `{adapter}`, that of `load` {adapterPath}."""
+
+    list: ProbeForm
+    load: ProbeForm
+    unload: ProbeForm
+
+
 class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One template file. docs/runtimes.md explains each field."""
 
@@ -85,6 +93,7 @@ class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="came
     drain: ProbeForm | None = None
     set_batch: ProbeForm | None = None
     example: ProbeForm | None = None
+    adapters: AdaptersForm | None = None  # none: its server holds no LoRA adapters
     metrics: MetricsForm | None = None
     checkpoint_signal: Literal["", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP"] = ""
     checkpoint_command: Annotated[tuple[Words, ...], Meta(max_length=100)] = ()

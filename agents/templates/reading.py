@@ -102,6 +102,13 @@ def find_faults(form: TemplateForm) -> list[str]:
     faults = [fault for name, arg in form.args.items() for fault in _arg_faults(name, arg)]
     probes = {"health": form.health, "warmUp": form.warm_up, "drain": form.drain, "setBatch": form.set_batch}
     probes["example"] = form.example
+    if form.adapters:
+        probes |= {f"adapters.{name}": getattr(form.adapters, name) for name in ("list", "load", "unload")}
+        faults += [
+            f"adapters.{field}: the body does not contain {{{name}}}"
+            for field, name in (("load", "adapter"), ("load", "adapterPath"), ("unload", "adapter"))
+            if f"{{{name}}}" not in getattr(form.adapters, field).body
+        ]
     texts = [(f"argv[{at}]", word) for at, word in enumerate(form.argv)]
     texts += [(f"checkpointCommand[{at}]", word) for at, word in enumerate(form.checkpoint_command)]
     texts += [(f"{field}.path", probe.path) for field, probe in probes.items() if probe]

@@ -169,7 +169,7 @@ def profile_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
     for field, noun in (("latencyMs", "batch -> SM% -> milliseconds"), ("memoryGib", "batch -> GiB")):
         if field not in spec:
             yield Contradiction(field, "this field is required", f"a mapping: {noun}")
-    for field in ("engine", "overheadGib", "tokensPerIteration"):
+    for field in ("adapters", "engine", "overheadGib", "tokensPerIteration"):
         if field in spec:
             yield Contradiction(field, f"{field} is of a profile with iteration", "leave it out beside latencyMs")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.manifests import references
+from app.manifests.adapters_fit import find_unheld
 from app.manifests.caps import find_unfit_caps
 from app.manifests.faults import ManifestFault, ManifestsRefused
 from app.manifests.language_fit import find_unfit
@@ -90,6 +91,7 @@ def find_unknown(
     also_wrong = references.drop_faulty_references(sketches, at_fault)
     found = references.find_missing([*manifests, *also_wrong], world) + references.find_clashes(manifests, {})
     found += find_unfit(manifests, world) + find_unfit_caps(manifests, world)
+    found += find_unheld(manifests, world, [manifest.spec for manifest in world.of(Kind.PROFILE)])
     states = world.of(Kind.STATE)
     if len(states) > 1:
         found.append(ManifestFault(states[1].document, "kind", "there is more than one State", "one State"))

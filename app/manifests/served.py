@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.manifests.adapters import AdapterPlacesSpec
 from app.manifests.drafts import ERROR_GOAL
 from app.manifests.faults import escape, quote
 from app.manifests.language import (
@@ -112,6 +113,9 @@ class ProfileSpec(DemandSpec):
     )
     engine: Engines | None = Field(
         None, description="Of a language model: GPUs -> memory and ranks, as a server with so many says when it starts"
+    )
+    adapters: AdapterPlacesSpec | None = Field(
+        None, description="Of a language model: places for LoRA adapters, and what they cost a server that keeps them"
     )
     left_out_error: NotNegative | None = Field(
         None, description="Mean share by which the fit misses a measurement that it is not shown"

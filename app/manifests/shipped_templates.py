@@ -20,17 +20,19 @@ class ShippedTemplate:
     needs: frozenset[str] = frozenset()
     longest: tuple[str, int] = ("", 0)  # in tokens, with its default
     start_seconds: float = 120.0  # for which an agent waits until it is warm
+    holds_adapters: bool = False  # LoRA adapters, which the agent loads and unloads
 
 
 SHIPPED = {
     "gpuwright-llm": ShippedTemplate(
         frozenset(
             {
-                "answerTokens", "claimGib", "context", "cost", "kvTokens", "model", "prefixShare", "profile", "queue",
-                "queueTokens", "startSeconds", "tokensPerIteration",
+                "adapterPlaces", "answerTokens", "claimGib", "context", "cost", "kvTokens", "model", "prefixShare",
+                "profile", "queue", "queueTokens", "startSeconds", "tokensPerIteration",
             }
         ),
         longest=("context", 8192),
+        holds_adapters=True,
     ),
     "gpuwright-serve": ShippedTemplate(
         frozenset(
@@ -52,6 +54,18 @@ SHIPPED = {
         frozenset({"model"}),
         longest=("maxLength", 4096),
         start_seconds=900.0,
+    ),
+    "vllm-lora": ShippedTemplate(
+        frozenset(
+            {
+                "adapterPlaces", "adapterRank", "dtype", "kvCacheBytes", "maxLength", "memoryShare", "model", "name",
+                "tokensPerIteration",
+            }
+        ),
+        frozenset({"model"}),
+        longest=("maxLength", 4096),
+        start_seconds=900.0,
+        holds_adapters=True,
     ),
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from app.manifests.adapters import Adapters
 from app.manifests.job_runtime import CheckpointSpec, ExitCodesSpec, ProgressSpec, Requests, job_contradictions
 from app.manifests.language import TokensSpec, slo_contradictions
 from app.manifests.model import JSON
@@ -65,6 +66,10 @@ class ServiceSpec(Spec):
     variants: Words | None = Field(None, description="Variants it may use; with minAccuracy, both must hold")
     slo: Slo = Field(description="The latency promise")
     tokens: TokensSpec | None = Field(None, description="Of a language model: the lengths of its requests")
+    adapters: Adapters | None = Field(
+        None,
+        description="LoRA adapters of a language model: each copy holds them all, and requests choose by name",
+    )
     rate_per_second: Positive = Field(1, description="Requests a second to expect until gateways have counted them")
     burstiness: Annotated[float, Field(ge=1, le=50)] = Field(
         1, description="Variance over mean of arrivals counted in windows of the SLO's latency; 1: Poisson"
@@ -82,6 +87,9 @@ class ServiceSpec(Spec):
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
         yield from slo_contradictions(spec)
+        slo = spec.get("slo")
+        if "adapters" in spec and isinstance(slo, dict) and "ttftMs" not in slo:
+            yield Contradiction("adapters", "only a language model holds adapters", "an SLO of ttftMs and tpotMs")
 
 
 class JobProfileSpec(DemandSpec):

@@ -10,11 +10,12 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.manifests import prices
 from app.manifests import references as rules
+from app.manifests.adapters_fit import find_unheld
 from app.manifests.apart import find_unseparated, keeps_apart
 from app.manifests.caps import find_unfit_caps, wrong_caps
 from app.manifests.faults import ManifestFault, quote
 from app.manifests.language_fit import find_unfit
-from app.manifests.model import JSON, Free, Key, Kind, Manifest
+from app.manifests.model import JSON, Free, Key, Kind, Manifest, WrittenSpec
 from app.problem import HttpProblem
 from app.store.world import objects, references
 from app.store.world.objects import Selection, StoredObject
@@ -40,6 +41,7 @@ def check(
     world = _AfterChange(connection, manifests, set(deleted))
     faults = rules.find_missing(manifests, world) + _clashes(connection, manifests, set(deleted)) + _too_dear(manifests)
     faults += foreign(manifests, currency) + find_unfit(manifests, world)
+    faults += find_unheld(manifests, world, _list_profiles(connection, manifests, set(deleted)))
     faults += find_unfit_caps(manifests, world) + find_together(connection, manifests, set(deleted))
     if faults:
         raise invalid(faults)
@@ -139,6 +141,17 @@ def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set
         if stored.key not in changed
     }
     return rules.find_clashes(manifests, there)
+
+
+def _list_profiles(connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> list[WrittenSpec]:
+    """Returns the profiles of the models of services with adapters, as they are after the change."""
+    models = {str(m.spec["model"]) for m in manifests if m.kind is Kind.SERVICE and m.spec.get("adapters")}
+    if not models:
+        return []
+    changed = {manifest.key for manifest in manifests} | deleted
+    there = objects.read_objects_of_models(connection, Kind.PROFILE, models)
+    kept: list[WrittenSpec] = [stored.spec for stored in there if stored.key not in changed]
+    return kept + [manifest.spec for manifest in manifests if manifest.kind is Kind.PROFILE]
 
 
 def _refuse_orphans(

@@ -18,6 +18,7 @@ from simulation.serving.copies import EDGES_S, LONGEST_QUEUE_REQUESTS, PATIENCE_
 from simulation.serving.tokens import advance
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenPromise
 from solvers.llm.streams import TokenStream
+from solvers.planning.judge.adapters import keep_places
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
 
 EDGES_MS: Floats = EDGES_S * 1000
@@ -192,6 +193,7 @@ def server_of(truth: FleetTruth, gpu_type: str, copy: NodeCopy, clock_mhz: float
     size = next((known.llm for known in problem.models.get(wanted.model, ()) if known.name == wanted.variant), None)
     if profile is None or size is None or service is None or service.tokens is None or degree not in profile.iteration:
         return None
+    profile = keep_places(profile, service)
     if kv_tokens(profile, size, degree, wanted.memory_gib) < 1:
         return None
     cost, limits = iterations(

@@ -29,8 +29,28 @@ class ServerMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterPlaces:
+    """The places for LoRA adapters that a server can keep from its start on, and what they cost it."""
+
+    places: int
+    max_rank: int
+    place_gib: float  # of each GPU
+    slowdown: float  # share by which an iteration is longer
+
+
+@dataclass(frozen=True, slots=True)
+class LoraAdapter:
+    """A fine-tune of a language model; where its folder is concerns no plan, and the nodes that load it."""
+
+    name: str
+    path: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
 class TokenService:
     """The promise of a service on a language model, and the lengths of its requests."""
 
     promise: TokenPromise
     lengths: TokenLengths
+    adapters: tuple[LoraAdapter, ...] = ()  # each of its instances holds them all

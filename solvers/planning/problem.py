@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from solvers.planning.availability import ALL_LOAD, ANYWHERE, Availability, UsedLoad
 from solvers.planning.indexes import gpu_indexes as gpu_indexes
-from solvers.planning.language import IterationCost, LlmSize, ServerMemory, TokenService
+from solvers.planning.language import AdapterPlaces, IterationCost, LlmSize, ServerMemory, TokenService
 from solvers.planning.machines import GpuType as GpuType
 from solvers.planning.machines import Node as Node
 from solvers.planning.machines import WrongProblem as WrongProblem
@@ -77,6 +77,8 @@ class Profile:
     overhead_gib: float = 0.0  # of each GPU, besides weights, keys and values
     tokens_per_iteration: int = 2048
     engine: Mapping[int, ServerMemory] = field(default_factory=dict)  # of a language model: what its server said
+    adapters: AdapterPlaces | None = None  # of a language model: what places for LoRA adapters would cost
+    adapters_gib: float = 0.0  # of each GPU, where its server keeps them
 
     @property
     def key(self) -> ProfileKey:

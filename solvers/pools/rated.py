@@ -8,6 +8,7 @@ from dataclasses import replace
 from solvers.llm.capacity import rough_rate
 from solvers.llm.iteration import TokenLengths, TokenPromise
 from solvers.planning.fleet.token_shapes import BATCHES, TokenShape, carries
+from solvers.planning.judge.adapters import find_unheld_adapters, keep_places
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
 from solvers.planning.problem import Problem, Service, Variant
 from solvers.pools.servers import RatedServer
@@ -15,7 +16,7 @@ from solvers.pools.servers import RatedServer
 
 def rate_shape(problem: Problem, service: Service, shape: TokenShape, gpu_price_per_hour: float) -> RatedServer:
     """Returns the server of a shape."""
-    profile = problem.profiles[service.model, shape.variant, shape.gpu_type]
+    profile = keep_places(problem.profiles[service.model, shape.variant, shape.gpu_type], service)
     size = next(variant.llm for variant in problem.models[service.model] if variant.name == shape.variant)
     assert size
     cost, limits = iterations(
@@ -39,6 +40,9 @@ def list_kinds(
         profile, gpu = problem.profiles.get((service.model, variant.name, name)), problem.gpu_types[name]
         if profile is None or (service.gpu_types is not None and name not in service.gpu_types):
             continue
+        if find_unheld_adapters(profile, service):
+            continue
+        profile = keep_places(profile, service)
         for degree in sorted(set(profile.iteration) & set(variant.llm.degrees)):
             if kv_tokens(profile, variant.llm, degree, gpu.memory_gib) >= variant.llm.context_tokens:
                 cost, limits = iterations(

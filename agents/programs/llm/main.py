@@ -38,6 +38,7 @@ def main(words: list[str] | None = None) -> int:
         args.queue_tokens,
         args.request_seconds,
         os.environ.pop("GPUWRIGHT_CONTROL_TOKEN", ""),
+        args.adapter_places,
     )
     loop = new_loop()
     device = Stub(loop, StubProfile(), args.memory_gib, os.environ)
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--queue", type=int, default=1024, help="most requests that may wait; beyond it: 503")
     add("--queue-tokens", type=int, default=0, help="most prompt tokens that may wait; 0: no limit")
     add("--request-seconds", type=float, default=15.0, help="limit for a request to arrive, and for a stalled reader")
+    add("--adapter-places", type=int, default=0, help="most LoRA adapters that can be loaded; 0: loading is off")
     return parser
 
 
@@ -78,6 +80,7 @@ def _fault(args: argparse.Namespace) -> str:
         ("--start-seconds", args.start_seconds, 0, 3600),
         ("--queue", args.queue, 1, 100_000),
         ("--queue-tokens", args.queue_tokens, 0, 1_000_000_000),
+        ("--adapter-places", args.adapter_places, 0, 256),
         ("--request-seconds", args.request_seconds, 0.1, 3600),
     )
     return next((f"{name} {value} is outside {low}..{high}" for name, value, low, high in bounds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ class RequestRefused(Exception):
 class CompletionRequest:
     """One completion that was requested."""
 
+    model: str
     chat: bool
     prompt_tokens: int
     max_tokens: int | None
@@ -29,17 +30,23 @@ class CompletionRequest:
     with_usage: bool
 
 
-def read_request(body: bytes, chat: bool, model: str) -> CompletionRequest:
-    """Reads the body of a request; raises RequestRefused."""
+def read_object(body: bytes) -> dict[str, Any]:
+    """Returns the JSON object of a request's body; raises RequestRefused."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise RequestRefused("the body is not valid JSON") from error
     if not isinstance(document, dict):
         raise RequestRefused("the body must be an object")
-    named = document.get("model", model)
-    if named != model:
-        raise RequestRefused(f"the model {str(named)[:80]!r} does not exist; there is {model!r}", 404)
+    return document
+
+
+def read_request(body: bytes, chat: bool, models: Sequence[str]) -> CompletionRequest:
+    """Reads the body of a request for one of the models, the first if it names none; raises RequestRefused."""
+    document = read_object(body)
+    named = document.get("model", models[0])
+    if named not in models:
+        raise RequestRefused(f"the model {str(named)[:80]!r} does not exist; there is {models[0]!r}", 404)
     if document.get("n", 1) != 1 or document.get("best_of", 1) != 1:
         raise RequestRefused("n must be 1")
     stream = document.get("stream") or False
@@ -47,6 +54,7 @@ def read_request(body: bytes, chat: bool, model: str) -> CompletionRequest:
     if not isinstance(stream, bool) or not isinstance(options, dict):
         raise RequestRefused("stream must be true or false, and stream_options an object")
     return CompletionRequest(
+        str(named),
         chat,
         _count_messages(document.get("messages")) if chat else _count_prompt(document.get("prompt")),
         _most_tokens(document),

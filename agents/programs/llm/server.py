@@ -12,6 +12,7 @@ from typing import Any
 from agents.http.connection import HttpConnection
 from agents.http.loop import LoopServer, Routes
 from agents.http.messages import HttpRequest
+from agents.programs.llm.adapters import LoadedAdapters
 from agents.programs.llm.cost import StubCost, StubLimits
 from agents.programs.llm.figures import TokenFigures
 from agents.programs.llm.openai import CompletionRequest, RequestRefused, Wording, read_request, usage_of
@@ -20,6 +21,7 @@ from agents.programs.llm.scheduler import Iteration, ScheduledRequest, TokenSche
 BEHIND_SECONDS = 0.05  # an iteration that ends later than planned by less does not delay the next one
 RETRY = "Retry-After: 1\r\n"
 EVENTS = "text/event-stream; charset=utf-8"
+LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
 
@@ -36,6 +38,7 @@ class LlmSettings:
     most_waiting_tokens: int = 0  # of prompts; 0: no limit
     request_seconds: float = 15.0
     control_token: str = field(default="", repr=False)
+    adapter_places: int = 0  # LoRA adapters that can be loaded; 0: loading is off
 
 
 @dataclass(slots=True)
@@ -62,6 +65,7 @@ class LlmServer:
     ) -> None:
         self.settings = settings
         self.figures = TokenFigures()
+        self.adapters = LoadedAdapters(settings.model, settings.adapter_places)
         self.ready = False
         self._loop = loop
         self._busy = busy
@@ -75,6 +79,7 @@ class LlmServer:
             "/v1/models": {"GET": self._models},
             "/v1/example": {"GET": self._example},
             "/v1/drain": {"POST": self._drain},
+            **({LOAD: {"POST": self._load}, UNLOAD: {"POST": self._unload}} if settings.adapter_places else {}),
             COMPLETIONS: {"POST": self._complete},
             CHAT: {"POST": self._complete},
         }
@@ -101,8 +106,29 @@ class LlmServer:
         self._say(connection, 200 if state == "ready" else 503, {"status": state})
 
     def _models(self, connection: HttpConnection, request: HttpRequest) -> None:
-        model = {"id": self.settings.model, "object": "model", "owned_by": "gpuwright"}
-        self._say(connection, 200, {"object": "list", "data": [{**model, "max_model_len": self.settings.context}]})
+        base = {"id": self.settings.model, "object": "model", "owned_by": "gpuwright"}
+        models = [{**base, "max_model_len": self.settings.context}]
+        models += [
+            {**base, "id": name, "root": folder, "parent": self.settings.model}
+            for name, folder in self.adapters.folders.items()
+        ]
+        self._say(connection, 200, {"object": "list", "data": models})
+
+    def _load(self, connection: HttpConnection, request: HttpRequest) -> None:
+        self._change_adapters(connection, request, self.adapters.load)
+
+    def _unload(self, connection: HttpConnection, request: HttpRequest) -> None:
+        self._change_adapters(connection, request, self.adapters.unload)
+
+    def _change_adapters(
+        self, connection: HttpConnection, request: HttpRequest, change: Callable[[bytes], str]
+    ) -> None:
+        try:
+            done = change(request.body)
+        except RequestRefused as refused:
+            self._refuse(connection, refused.status, str(refused))
+            return
+        self._say(connection, 200, {"message": done})
 
     def _example(self, connection: HttpConnection, request: HttpRequest) -> None:
         body = {"model": self.settings.model, "prompt": "one two three four", "max_tokens": 8}
@@ -131,13 +157,13 @@ class LlmServer:
             self._refuse(connection, 503, busy, RETRY)
             return
         try:
-            asked = read_request(request.body, chat, self.settings.model)
+            asked = read_request(request.body, chat, (self.settings.model, *self.adapters.folders))
             wanted = self._count_wanted(asked)
         except RequestRefused as refused:
             self._refuse(connection, refused.status, str(refused))
             return
         self._number += 1
-        wording = Wording(f"{self._number:012d}", self.settings.model, int(time.time()), asked)
+        wording = Wording(f"{self._number:012d}", asked.model, int(time.time()), asked)
         cached = min(asked.prompt_tokens - 1, int(asked.prompt_tokens * self.settings.prefix_share))
         reason = "length" if asked.max_tokens is not None else "stop"
         answer = _Answer(connection, asked, wording, reason)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil
 
-from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
+from agents.contract.assignments import AssignedAdapter, AssignedGpu, AssignedInstance, Frame
 from agents.contract.runtimes import OwnRuntime, own_runtime
 from app.control.decide.host_memory import jobs_in_host_memory
 from app.control.decide.job_terms import job_terms
@@ -19,12 +19,15 @@ from app.control.formulate.question import Question
 from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Free, Kind
+from solvers.planning.judge.adapters import keep_places
 from solvers.planning.judge.whole import kv_tokens
 from solvers.planning.language import LlmSize
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Profile, Service
 
 ID_BYTES = 4
+VLLM_LORA = "vllm-lora"
+VLLM = ("vllm", VLLM_LORA)
 
 READ = ("Model", "Job", "Policy")  # kinds that say more of an instance than the problem does
 
@@ -123,26 +126,30 @@ class _Shapes:
     def __init__(self, problem: Problem, specs: Specs) -> None:
         self._problem = problem
         self._specs = specs
-        self._known: dict[tuple[str, str, str, int, float, int], _Shape] = {}
+        self._known: dict[tuple[str, str, str, int, float, int, bool], _Shape] = {}
 
     def of(self, line: Instance) -> _Shape:
-        model, kind = self._problem.services[line.service].model, self._problem.nodes[line.node].gpu_type
-        key = (model, line.variant, kind, line.batch, line.memory_gib, line.degree)
+        service, kind = self._problem.services[line.service], self._problem.nodes[line.node].gpu_type
+        model, adapted = service.model, bool(service.tokens and service.tokens.adapters)
+        key = (model, line.variant, kind, line.batch, line.memory_gib, line.degree, adapted)
         found = self._known.get(key)
         if found is None:
             runtime = _runtime(self._specs.get(("Model", "", model), {}), line.variant)
             profile = self._problem.profiles.get((model, line.variant, kind))
+            profile = keep_places(profile, service) if profile else None
             own, template = own_runtime(runtime), str(runtime.get("template", ""))
             size = next((known.llm for known in self._problem.models[model] if known.name == line.variant), None)
-            args = None
+            args: Free | None = None
             if not own:
-                args = _cache(template, line, size, profile) | (runtime.get("args") or {}) or None
+                args = _cache(template, line, size, profile) | _places(template, profile)
+                args = args | (runtime.get("args") or {}) or None
             found = self._known[key] = _Shape(template, args, own, _batch(line, profile))
         return found
 
 
 def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> AssignedInstance:
     tenant, _, name = line.service.partition("/")
+    tokens = service.tokens
     return AssignedInstance(
         id=id_,
         gpu=line.gpu,
@@ -160,11 +167,12 @@ def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> Assi
         rate_per_second=line.rate_per_second,
         slo_ms=service.slo_ms,
         percentile=service.percentile,
-        tpot_ms=service.tokens.promise.tpot_ms if service.tokens else 0.0,
-        by_prefix=service.tokens is not None and service.tokens.lengths.prefix_share > 0,
+        tpot_ms=tokens.promise.tpot_ms if tokens else 0.0,
+        by_prefix=tokens is not None and tokens.lengths.prefix_share > 0,
         dedicated=service.is_dedicated,
         priority=float(service.priority),
         gpus=line.gpus,
+        adapters=tuple(AssignedAdapter(each.name, each.path) for each in tokens.adapters) if tokens else (),
     )
 
 
@@ -173,16 +181,25 @@ def _runtime(model: Spec, variant: str) -> Spec:
     return found.get("runtime") or {}
 
 
-def _cache(template: str, line: Instance, size: LlmSize | None, profile: Profile | None) -> dict[str, int]:
+def _cache(template: str, line: Instance, size: LlmSize | None, profile: Profile | None) -> Free:
     """Returns the argument that gives a server the cache which its Profile states; none for other templates."""
     stated = profile.engine.get(line.degree) if profile else None
     if profile is None or size is None or stated is None or stated.form.data_ranks > 1:
         return {}
     held = kv_tokens(profile, size, line.degree, line.memory_gib)
-    if template == "vllm":  # on each GPU; it keeps a block for itself
+    if template in VLLM:  # on each GPU; it keeps a block for itself
         spare = stated.form.block_tokens
         return {"kvCacheBytes": ceil((held + spare) * size.kv_bytes_per_token / line.degree)}
     return {"kvTokens": held} if template == "gpuwright-llm" else {}
+
+
+def _places(template: str, profile: Profile | None) -> Free:
+    """Returns the arguments that give a server its places for adapters; none for other templates."""
+    places = profile.adapters if profile and profile.adapters_gib else None
+    if places is None or template not in (VLLM_LORA, "gpuwright-llm"):
+        return {}
+    rank = {"adapterRank": str(places.max_rank)} if template == VLLM_LORA else {}
+    return {"adapterPlaces": places.places, **rank}
 
 
 def _batch(line: Instance, profile: Profile | None) -> Frame:

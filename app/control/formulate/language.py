@@ -9,9 +9,11 @@ from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from app.control.domain.specs import Spec
 from solvers.llm.iteration import MOST_P95
 from solvers.planning.language import (
+    AdapterPlaces,
     EngineForm,
     IterationCost,
     LlmSize,
+    LoraAdapter,
     ServerMemory,
     TokenLengths,
     TokenPromise,
@@ -61,6 +63,12 @@ def engines(profile: Spec) -> dict[int, ServerMemory]:
     }
 
 
+def adapter_places(profile: Spec) -> AdapterPlaces | None:
+    """Returns the places for adapters that a profile states."""
+    held = profile.get("adapters")
+    return AdapterPlaces(held["places"], held["maxRank"], held["placeGib"], held.get("slowdown", 0.0)) if held else None
+
+
 def read_token_service(service: Spec) -> TokenService | None:
     """Returns what a service promises of tokens; None if it promises a latency."""
     slo, tokens = service["slo"], service.get("tokens")
@@ -70,7 +78,8 @@ def read_token_service(service: Spec) -> TokenService | None:
         tokens["input"]["mean"], tokens["input"]["p95"], tokens["output"]["mean"], tokens["output"]["p95"],
         tokens.get("prefixShare", 0.0),
     )  # fmt: skip
-    return TokenService(TokenPromise(slo["ttftMs"], slo["tpotMs"], slo["percentile"]), lengths)
+    adapters = [LoraAdapter(each["name"], each["path"], each["rank"]) for each in service.get("adapters", ())]
+    return TokenService(TokenPromise(slo["ttftMs"], slo["tpotMs"], slo["percentile"]), lengths, tuple(adapters))
 
 
 def read_declared_lengths(declared: Sequence[DeclaredObject]) -> dict[str, TokenLengths]:

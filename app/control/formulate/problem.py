@@ -27,7 +27,7 @@ from app.control.domain.specs import (
     units_of,
 )
 from app.control.formulate.declared_state import read_state
-from app.control.formulate.language import engines, iteration_costs, llm_size, read_token_service
+from app.control.formulate.language import adapter_places, engines, iteration_costs, llm_size, read_token_service
 from app.control.formulate.objective import count_by_share, counts_shares, price_policy
 from app.control.formulate.own_runtimes import (
     declared_templates,
@@ -219,6 +219,7 @@ def _profile(spec: Spec) -> Profile:
         spec.get("overheadGib", 0.0),
         spec.get("tokensPerIteration", TOKENS_PER_ITERATION),
         engines(spec),
+        adapter_places(spec),
     )
 
 

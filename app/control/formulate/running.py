@@ -8,6 +8,7 @@ from dataclasses import replace
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeStatus, Snapshot
+from solvers.planning.judge.adapters import find_unheld_adapters
 from solvers.planning.plan import Plan, list_unserved
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
 
@@ -103,7 +104,9 @@ def _still_fits(assigned: AssignedInstance, service: Service | None, problem: Pr
         return False
     profile = problem.profile(service.name, assigned.variant, node)
     if service.tokens is not None:
-        return profile is not None and len(assigned.all_gpus) in profile.iteration and assigned.batch is not None
+        if profile is None or find_unheld_adapters(profile, service):
+            return False
+        return len(assigned.all_gpus) in profile.iteration and assigned.batch is not None
     return profile is not None and assigned.batch is not None and int(assigned.batch.planned) in profile.latency_ms
 
 

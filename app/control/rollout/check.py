@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agents.contract.assignments import AssignedInstance
-from agents.contract.fields import GATEWAY_BEHIND
+from agents.contract.fields import ADAPTER_NOT_LOADED, GATEWAY_BEHIND
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
 from app.control.rollout.capacity import serves
@@ -16,7 +16,7 @@ from app.control.rollout.reporting import forgive_silence, is_current, last_repo
 from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, RolloutRules
 
 # Reasons of copies that did not fail.
-HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled", "not_swapped", GATEWAY_BEHIND)
+HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled", "not_swapped", GATEWAY_BEHIND, ADAPTER_NOT_LOADED)
 # What a new copy goes through: its node gets the assignment, applies it, and brings the copy to serve.
 STAGES = ("assigned", "applied", "starting", "verifying", "warming", "routing", "ready")
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from solvers.llm.capacity import LlmCapacity, capacity, find_capacity, rough_rate
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.planning.fleet.token_services import TokenFacts, busy_w
+from solvers.planning.judge.adapters import find_unheld_adapters, keep_places
 from solvers.planning.judge.tolerances import is_at_most
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
 from solvers.planning.language import LlmSize
@@ -49,7 +50,10 @@ def list_shapes(facts: TokenFacts, service: Service) -> list[TokenShape]:
             continue
         for name, gpu in facts.gpu_types.items():
             profile = facts.profiles.get((service.model, variant.name, name))
-            if profile is not None and (service.gpu_types is None or name in service.gpu_types):
+            if profile is None or find_unheld_adapters(profile, service):
+                continue
+            profile = keep_places(profile, service)
+            if service.gpu_types is None or name in service.gpu_types:
                 clocks = _clocks(facts, profile, gpu)
                 for degree in sorted(set(profile.iteration) & set(variant.llm.degrees)):
                     found += _list_on(facts.policy, service, variant, profile, gpu, degree, clocks)
@@ -151,6 +155,9 @@ def _server(
     size = next((v.llm for v in problem.models[service.model] if v.name == instance.variant), None)
     if profile is None or size is None or service.tokens is None or instance.degree not in profile.iteration:
         return None
+    if find_unheld_adapters(profile, service):
+        return None
+    profile = keep_places(profile, service)
     if kv_tokens(profile, size, instance.degree, instance.memory_gib) < size.context_tokens:
         return None
     cost, limits = iterations(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import fsum, inf, isfinite
 from typing import TypeAlias, TypeVar
 
+from solvers.planning.judge.adapters import keep_places
 from solvers.planning.problem import (
     Demand,
     GpuType,
@@ -110,6 +111,7 @@ class Reader:
         profile, alone_ms, pressure, top_w = shape
         if service.tokens is not None:
             alone_ms, pressure = None, 0.0  # it has no batches, and no neighbours
+            profile = keep_places(profile, service)
         return Resident(instance, service, profile, profile.demand, alone_ms, pressure, top_w)
 
     def _shape(self, model: str, variant: str, gpu_type: str, batch: float, sm_percent: float) -> _Shape | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
-from math import floor
+from math import ceil, floor
 
 from solvers.llm.iteration import BatchingLimits, EngineForm, IterationCost
+from solvers.planning.judge.adapters import find_unheld_adapters, lengthen
 from solvers.planning.judge.readings import JudgedGpu, Resident, power
 from solvers.planning.judge.shapes import (
     cell_admitted,
@@ -45,17 +45,17 @@ def size_of(problem: Problem, line: Resident) -> LlmSize | None:
 def kv_tokens(profile: Profile, size: LlmSize, degree: int, memory_gib: float) -> int:
     """Returns how many tokens a data rank holds in so much memory of each GPU, and no more than its server said.
 
-    What experts share of the weights is unknown, so that with several ranks the weights count once.
+    It said that without adapters, whose places take from both. What experts share of the weights is unknown, so that
+    with several ranks the weights count once.
     """
-    left_gib = (memory_gib - profile.overhead_gib) * degree - size.weights_gib
+    left_gib = (memory_gib - profile.overhead_gib - profile.adapters_gib) * degree - size.weights_gib
     tokens = max(0, floor(left_gib * GIB / size.kv_bytes_per_token))
     engine = profile.engine.get(degree)
-    return tokens if engine is None else min(engine.cache_tokens, tokens // engine.form.data_ranks)
-
-
-def slow_down(cost: IterationCost, factor: float) -> IterationCost:
-    """Returns an iteration whose time is so many times as long."""
-    return IterationCost(*(getattr(cost, part.name) * factor for part in fields(cost)))
+    if engine is None:
+        return tokens
+    ranks = engine.form.data_ranks
+    places = ceil(profile.adapters_gib * degree * GIB / size.kv_bytes_per_token / ranks)
+    return min(max(0, engine.cache_tokens - places), tokens // ranks)
 
 
 def iterations(
@@ -67,7 +67,7 @@ def iterations(
     held = kv_tokens(profile, size, degree, memory_gib)
     form = profile.engine[degree].form if degree in profile.engine else EngineForm()
     limits = BatchingLimits(batch, profile.tokens_per_iteration, held, form)
-    return slow_down(profile.iteration[degree], slower), limits
+    return lengthen(profile.iteration[degree], slower), limits
 
 
 def gpus_exist(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
@@ -89,6 +89,13 @@ def degree_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> 
     if degree in known:
         return None
     return f"{name} was not profiled on {degree} {gpu.type.name}; profiled: {', '.join(map(str, known)) or 'none'}"
+
+
+def adapters_held(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
+    """the profile has a place for each adapter of the service, and maxRank is no less than any of their ranks"""
+    if line.service is None or line.profile is None:
+        return None
+    return find_unheld_adapters(line.profile, line.service) or None
 
 
 def gpus_linked(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
@@ -135,6 +142,7 @@ RULES = (
     template_offered,
     cell_admitted,
     degree_profiled,
+    adapters_held,
     gpus_linked,
     gpus_whole,
     sequences_counted,
@@ -167,5 +175,5 @@ def is_sound(problem: Problem, line: Resident) -> bool:
     if node is None or not all(node.has_gpu(index) for _, index in line.instance.places):
         return False
     gpu = JudgedGpu(node, problem.type_at(line.instance.place), line.instance.gpu)
-    rules = (gpus_exist, degree_profiled, sequences_counted, tokens_fit, clock_offered, rate_positive)
+    rules = (gpus_exist, degree_profiled, adapters_held, sequences_counted, tokens_fit, clock_offered, rate_positive)
     return is_whole(line) and all(rule(problem, line, gpu) is None for rule in rules)

@@ -9,6 +9,7 @@ from math import ceil
 from solvers.planning.fleet.offers import read_offers
 from solvers.planning.fleet.token_services import language_models
 from solvers.planning.fleet.token_shapes import TokenShape
+from solvers.planning.judge.adapters import find_unheld_adapters, keep_places
 from solvers.planning.judge.whole import kv_tokens
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import Problem, Service
@@ -78,7 +79,7 @@ def _impossible(problem: Problem, service: Service) -> tuple[str, str]:
     if not variants:
         return f"no variant of {service.model} that its accuracy admits is a language model", "a lower minAccuracy"
     profiles = [
-        (variant, profile, problem.gpu_types[profile.gpu_type])
+        (variant, keep_places(profile, service), problem.gpu_types[profile.gpu_type])
         for variant in variants
         for profile in problem.profiles.values()
         if profile.iteration
@@ -87,6 +88,10 @@ def _impossible(problem: Problem, service: Service) -> tuple[str, str]:
     ]
     if not profiles:
         return f"no profile of iterations of {service.model} on a GPU type it may use", "a Profile with iteration"
+    unheld = [find_unheld_adapters(profile, service) for _, profile, _ in profiles]
+    if all(unheld):
+        return "; ".join(dict.fromkeys(unheld)), "a Profile with adapters that has places for all of them, or fewer"
+    profiles = [found for found, why in zip(profiles, unheld, strict=True) if not why]
     fit = [
         degree
         for variant, profile, gpu in profiles

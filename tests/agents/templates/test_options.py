@@ -83,17 +83,18 @@ def tried(template: Template, given: dict[str, object]) -> Iterator[Filled]:
         yield made
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, "vllm-lora"])
 def test_a_server_takes_every_option_of_its_template(name: str, tmp_path: Path) -> None:
     (tmp_path / "llama").mkdir()
-    _, options = recorded(name)
+    server = name.partition("-")[0]
+    _, options = recorded(server)
     for made in tried(read(models=tmp_path)[name], GIVEN[name]):
-        assert list(faults(made.argv, PROGRAMS[name], options)) == []
+        assert list(faults(made.argv, PROGRAMS[server], options)) == []
 
 
-@pytest.mark.parametrize("name", ["vllm", "sglang"])
+@pytest.mark.parametrize("name", ["vllm", "vllm-lora", "sglang"])
 def test_a_template_names_the_image_of_the_recorded_version(name: str) -> None:
-    assert read()[name].form.image.rpartition(":")[2] == f"v{recorded(name)[0]}"
+    assert read()[name].form.image.rpartition(":")[2] == f"v{recorded(name.partition('-')[0])[0]}"
 
 
 @pytest.mark.parametrize(

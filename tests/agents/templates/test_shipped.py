@@ -20,6 +20,7 @@ GIVEN: dict[str, dict[str, object]] = {
     "sglang": {"model": "llama", "name": "org/llama-3"},
     "triton": {"repository": ".", "model": "resnet50"},
     "vllm": {"model": "llama", "name": "org/llama-3"},
+    "vllm-lora": {"model": "llama", "name": "org/llama-3", "adapterPlaces": 40, "adapterRank": "16"},
 }
 
 
@@ -102,6 +103,18 @@ def test_servers_of_language_models_are_warmed_by_the_name_they_serve_under(name
     made = filled(name, models)
     assert made.warm_up and made.warm_up.body == '{"model": "org/llama-3", "prompt": "warm", "max_tokens": 4}'
     assert made.folders == (f"{models}:ro",)
+
+
+def test_vllm_with_places_for_adapters_differs_from_vllm_by_them_alone(models: Path) -> None:
+    plain, lora = read(models=models)["vllm"].form, read(models=models)["vllm-lora"].form
+    assert [word for word in lora.argv if word not in plain.argv] == [
+        "--enable-lora", "--max-loras={adapterPlaces}", "--max-lora-rank={adapterRank}",
+    ]  # fmt: skip
+    assert [word for word in plain.argv if word not in lora.argv] == []
+    same = ("image", "health", "warm_up", "metrics", "measures_memory", "start_seconds", "drain_seconds", "paths")
+    assert {name: getattr(lora, name) for name in same} == {name: getattr(plain, name) for name in same}
+    assert lora.environment == {**plain.environment, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+    assert not [rule for rule in lora.paths if "lora" in rule]
 
 
 def test_a_model_folder_is_where_each_server_reads_it(models: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agents.contract.assignments import AssignedInstance
 from app.control.answer.explain.instance import why_instance
 from app.control.answer.explain.service import describe_service, why_service
 from app.control.answer.explain.shares import costs_of_services
@@ -21,6 +22,7 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.running import running_plan
 from app.control.formulate.tenants.demand import sum_use_by_service, sum_use_of_assigned
 from app.control.record.encoding import join_snapshot, snapshot_parts
+from app.control.rollout.changes import same_process
 from app.control.solve.inline import Inline
 from app.control.tell.rates import cost_rates
 from app.manifests.model import Kind
@@ -98,6 +100,38 @@ def test_a_server_gets_the_cache_that_its_profile_states_unless_its_owner_says_o
     }
     assert all(args["kvCacheBytes"] == 7 for args in args_of("vllm", kvCacheBytes=7))
     assert not any("kvCacheBytes" in args for args in args_of("sglang"))
+
+
+def test_a_changed_list_of_adapters_changes_no_argument_and_the_first_of_them_asks_for_places() -> None:
+    snapshot, plan = planned()
+
+    def assign(*adapters: str) -> list[AssignedInstance]:
+        declared = []
+        for each in snapshot.declared:
+            spec = dict(each.spec)
+            if each.kind == Kind.PROFILE and "iteration" in spec:
+                spec["adapters"] = {"places": 4, "maxRank": 16, "placeGib": 0.01}
+            if each.kind == Kind.MODEL and "llm" in spec["variants"][0]:
+                runtime = {"template": "vllm-lora", "args": {"model": "m"}}
+                spec["variants"] = [{**variant, "runtime": runtime} for variant in spec["variants"]]
+            if each.kind == Kind.SERVICE and "tokens" in spec and adapters:
+                spec["adapters"] = [{"name": name, "path": f"adapters/{name}", "rank": 8} for name in adapters]
+            declared.append(replace(each, spec=spec))
+        stating = replace(snapshot, declared=tuple(declared))
+        question = formulate(stating)
+        fingerprints.append(question.fingerprint)
+        assigned = assign_plan(stating, question, plan)
+        return [line for node in assigned.values() for line in node.instances if line.tpot_ms]
+
+    fingerprints: list[bytes] = []
+    for plain, first, other in zip(assign(), assign("law", "tax"), assign("law", "tort"), strict=True):
+        assert not plain.adapters
+        assert "adapterPlaces" not in (plain.args or {})
+        assert first.args == other.args == {"model": "m", "adapterPlaces": 4, "adapterRank": "16"}
+        assert [adapter.path for adapter in other.adapters] == ["adapters/law", "adapters/tort"]
+        assert same_process(first, other)
+        assert not same_process(plain, first)
+    assert len(set(fingerprints)) == 3, "each list is another question, so that nodes get it"
 
 
 def test_what_runs_is_read_back_and_the_next_plan_leaves_it_alone() -> None:
