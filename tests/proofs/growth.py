@@ -143,7 +143,7 @@ GROWTH = (
     TableGrowth("cycle", "30 days", lambda f: f.last(30) * 2880),
     TableGrowth("correction", "a row for each profile that measurements correct", lambda f: f.profiles),
     TableGrowth("job_state", "a row for each job, until it is deleted", lambda f: f.jobs),
-    TableGrowth("outlook", "a row for each subject", lambda f: 2),
+    TableGrowth("outlook", "a row for each subject", lambda f: 3),
     TableGrowth("idle_node", "a row for each empty node", lambda f: f.nodes / 10),
     TableGrowth("price", "a row for each change of a price by an operator", lambda f: 30),
     TableGrowth("gpu_owned", "a row for each change of a node by an operator", lambda f: 2 * f.nodes),

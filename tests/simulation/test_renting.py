@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from app.control.domain.leading import Deposed
+from app.control.observe.listener import ReportListener
+from app.control.planner import Planner
+from app.control.record.planner_store import PlannerStore
 from app.control.rent.calls import HookOrder
 from app.control.rent.posted import PostedHook
 from app.control.rent.states import HookAnswer
 from app.manifests.model import Key, Kind
+from app.store.database import clock
+from app.store.database.database import Database
+from app.store.fleet import rent_accounts
 from app.store.world import objects
 from app.world.declare import delete
-from simulation.run import Simulation, open_simulation
+from simulation.run import LEASE_SECONDS, Simulation, open_simulation
 from simulation.world import ACTOR, put, read_documents
 from tests.simulation.worlds import Document, document, gpu_type, model, node, policy, profile, service
 from tests.webhooks.receiver import running_receiver
@@ -290,3 +297,33 @@ def test_a_node_that_dies_or_that_a_person_deletes_is_given_back_and_another_com
         assert states(simulation) == ["gone", "joined"]
         assert "rent_lost" in events(simulation)
         assert "rent_cancelled" not in events(simulation), "the lost one counts until it is given back"
+
+
+def replace_leader(simulation: Simulation, holder: str) -> None:
+    """As if the leader was killed: another leads once its lease is over, and knows what is in the database."""
+    old = simulation.planner
+    simulation.planner = Planner(
+        PlannerStore(simulation.database, holder, LEASE_SECONDS), old.solver, ReportListener(simulation.database),
+        budget=old.budget, hooks=simulation.cloud,
+    )  # fmt: skip
+
+
+def test_a_fleet_whose_leader_is_killed_every_hour_rents_what_saves(database_url: str) -> None:
+    """A node would save less than it costs: ordered once waiting has cost a start and a term, in an hour and 43 min."""
+    world = [gpu_type(), policy(unservedPrice=0.012), node("base", gpus=1), pool(minimumMinutes=60), model("a")]
+    with open_simulation(database_url, read_documents([*world, profile("a"), service("a", 450.0)])) as simulation:
+        simulation.advance(3600, 20.0)
+        assert states(simulation) == [], "waiting has not cost enough"
+        replace_leader(simulation, "second")
+        simulation.advance(3600, 20.0)
+        assert len(states(simulation)) == 1, condition(simulation)
+        assert simulation.planner.store.epoch == 2
+        ((asked,),) = rows(simulation, "SELECT extract(epoch FROM moment() - asked_at) FROM rented_node")
+        assert 0 < float(asked) < 1200
+
+
+def test_an_account_of_long_ago_is_not_continued(database: Database) -> None:
+    database.write(lambda connection: rent_accounts.put(connection, {"burst": 0.75}))
+    now = database.read(clock.moment)
+    assert database.read(lambda known: rent_accounts.get(known, now - timedelta(minutes=1))) == {"burst": 0.75}
+    assert database.read(lambda known: rent_accounts.get(known, now + timedelta(minutes=1))) == {}

@@ -37,7 +37,7 @@ from app.control.tell.statuses import SkipVersions, StatusWriter
 from app.manifests.model import Key, Kind, Manifest
 from app.store.database import clock, lease
 from app.store.database.database import Database
-from app.store.fleet import cordons, rented
+from app.store.fleet import cordons, rent_accounts, rented
 from app.store.world import events, objects
 from app.world import occupants
 from app.world.declare import declare, delete
@@ -68,6 +68,8 @@ class Renter:
     make_rule: Callable[[], RentRule]
     _rule: RentRule = field(init=False)
     _asked_at: datetime | None = None
+    _earlier: Mapping[str, float] = field(default_factory=dict)  # what waiting had cost under the last leader
+    _is_new: bool = True  # it has not led in mode auto yet
     _waits: Mapping[str, str] = field(default_factory=dict)  # what each pool waits for, of the last decision
     _lost_since: dict[str, datetime] = field(default_factory=dict)  # by node
     _has_pools: bool = False  # as the last cycle has seen
@@ -86,20 +88,20 @@ class Renter:
         now, last = snapshot.at, self._asked_at
         if not is_auto:
             self._waits = dict.fromkeys(pools, "nothing is rented outside mode auto")
-            self._asked_at = None  # this time is neither waited nor idled
+            self._asked_at, self._is_new = None, False  # this time is neither waited nor idled
         if not pools or not is_auto or (last is not None and timedelta() <= now - last < PAUSE):
             return
         self._asked_at, self._has_orders = now, True
         longest = max(LONGEST_GAP, timedelta(seconds=2 * cycle_seconds(snapshot.declared)))
         if last is None or not timedelta() <= now - last <= longest:
-            self._rule = self.make_rule()
+            self._rule, self._earlier = self.make_rule(), self._read_earlier(now - longest)
             return  # nodes that stand there may have yet to report
         pools = add_reclaims(pools, self.database.read(rented.count_reclaims))
         rows = self.database.read(read_rows)
         seconds = (now - last).total_seconds()
         lost = self._find_lost(rows, snapshot)
         known = [leave(row, now) if row in lost else row for row in rows]
-        moment = RentMoment(snapshot, problem, plan, pools, known, foresee, seconds)
+        moment = RentMoment(snapshot, problem, plan, pools, known, foresee, seconds, self._earlier)
         # Without an answer of the solver nothing changes but what is lost.
         decision = self._rule.decide(moment, self.solver) or RentDecision({}, (), self._waits)
         self._waits = decision.waits
@@ -111,6 +113,11 @@ class Renter:
             for name in name_nodes(pool, taken, count)
         ]
         self.database.write(lambda connection: _record(connection, epoch, orders, decision, moment, lost))
+
+    def _read_earlier(self, since: datetime) -> Mapping[str, float]:
+        """Returns the accounts of the last leader: else a fleet whose leader changes often would never rent to save."""
+        was_new, self._is_new = self._is_new, False
+        return self.database.read(lambda connection: rent_accounts.get(connection, since)) if was_new else {}
 
     def _find_lost(self, rows: Sequence[RentedNode], snapshot: Snapshot) -> list[RentedNode]:
         """Returns joined nodes that have been lost for as long as a late start is waited for, or that are undeclared.
@@ -312,6 +319,8 @@ def _record(
     now = clock.now(connection)
     rented.order(connection, map(encode, orders))
     rented.add_idle(connection, moment.idle, moment.seconds)
+    if decision.waited is not None:
+        rent_accounts.put(connection, decision.waited)
     happened: list[NewEvent] = []
     declared = {item.name for item in moment.snapshot.declared if item.kind == "Node"}
     leaving = [(row, "nothing needs it", Reason.RENT_LEAVING) for row in decision.leaving]

@@ -33,6 +33,7 @@ class RentMoment:
     rows: Sequence[RentedNode]  # live orders, and those that ended within a day
     foresee: Foresee
     seconds: float  # since the last decision
+    earlier: Mapping[str, float] = field(default_factory=dict)  # what waiting had cost, by pool, under the last leader
 
     @property
     def now(self) -> datetime:
@@ -88,11 +89,15 @@ class RentMoment:
 
 @dataclass(frozen=True, slots=True)
 class RentDecision:
-    """How many nodes of each pool are ordered, and which leave; for a person, what each pool waits for."""
+    """How many nodes of each pool are ordered, and which leave; for a person, what each pool waits for.
+
+    `waited` is what waiting has cost since, by pool, for the next leader; None where nothing was counted.
+    """
 
     orders: Mapping[str, int]
     leaving: Sequence[RentedNode]
     waits: Mapping[str, str] = field(default_factory=dict)
+    waited: Mapping[str, float] | None = None
 
 
 class RentRule(Protocol):
@@ -113,10 +118,13 @@ class AccountRule:
         need = _find_need(moment, solver)
         if need is None:
             return None
+        for name, cost in moment.earlier.items():
+            self._accounts.setdefault(name, RentAccount(cost))
         orders = {pool.name: self._count_orders(pool, moment, need) for pool in moment.pools.values()}
         leaving = [row for pool in moment.pools.values() for row in self._give_back(pool, moment, need)]
         waits = {pool.name: self._explain(pool, moment, need) for pool in moment.pools.values()}
-        return RentDecision(orders, leaving, {name: why for name, why in waits.items() if why})
+        waited = {name: self._accounts[name].waited for name in moment.pools if self._accounts[name].waited > 0}
+        return RentDecision(orders, leaving, {name: why for name, why in waits.items() if why}, waited)
 
     def _count_orders(self, pool: RentalPool, moment: RentMoment, need: RentNeed) -> int:
         missing, share = _find_missing(pool, moment, need)
