@@ -16,7 +16,7 @@ from email.utils import format_datetime
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, local
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -65,7 +65,9 @@ class FaultProxy(ThreadingHTTPServer):
     def __init__(self, url: str, authority: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self._address = urlsplit(url).netloc
+        self._authority = authority
         self._trusted = ssl.create_default_context(cadata=authority) if authority else None
+        self._kept = local()  # a thread's connection for what it reads
         self.choose: Callable[[str, str], Fault | None] = lambda method, path: None
         self.ahead = timedelta(0)
         self.late: list[Passed] = []
@@ -78,22 +80,49 @@ class FaultProxy(ThreadingHTTPServer):
 
     def kubeconfig(self, path: Path, token: str) -> Path:
         """Writes one of the same user that goes through here."""
-        write_kubeconfig(path, self.url, "", token)
+        # Nobody here checks it; without one each client would read all authorities of this machine.
+        write_kubeconfig(path, self.url, self._authority, token)
         return path
 
     def forward(self, passed: Passed) -> tuple[int, dict[str, str], bytes]:
-        connection = (
-            http.client.HTTPSConnection(self._address, timeout=patience(), context=self._trusted)
-            if self._trusted
-            else http.client.HTTPConnection(self._address, timeout=patience())
-        )
+        """Hands a request on; a read on its thread's connection, since to shake hands takes longer than most answers.
+
+        A write has a connection of its own, so that none is sent twice where the server has closed the kept one.
+        """
+        if passed.method == "GET":
+            try:
+                return self._ask(self._find_kept(), passed)
+            except (OSError, http.client.HTTPException):
+                self._kept.connection.close()
+                return self._ask(self._find_kept(), passed)
+        connection = self._connect()
         try:
-            connection.request(passed.method, passed.path, passed.body or None, passed.headers)
-            answer = connection.getresponse()
-            said = answer.read()
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, said
+            return self._ask(connection, passed)
         finally:
             connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._trusted:
+            return http.client.HTTPSConnection(self._address, timeout=patience(), context=self._trusted)
+        return http.client.HTTPConnection(self._address, timeout=patience())
+
+    def _find_kept(self) -> http.client.HTTPConnection:
+        if not hasattr(self._kept, "connection"):
+            self._kept.connection = self._connect()
+        found: http.client.HTTPConnection = self._kept.connection
+        return found
+
+    def close_kept(self) -> None:
+        """Closes the connection of this thread, which ends."""
+        if hasattr(self._kept, "connection"):
+            self._kept.connection.close()
+
+    @staticmethod
+    def _ask(connection: http.client.HTTPConnection, passed: Passed) -> tuple[int, dict[str, str], bytes]:
+        connection.request(passed.method, passed.path, passed.body or None, passed.headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, said
 
     def deliver_late(self) -> list[int]:
         """Hands on what was held back, and returns what the server answered, which nobody hears."""
@@ -131,6 +160,10 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is Fault.CUT_WITHIN:
             self._send(status, headers, said, sent=len(said) // 2)
         return self._hang_up(fault)
+
+    def finish(self) -> None:
+        super().finish()
+        self.server.close_kept()
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815 (names of the standard library)
 
