@@ -130,9 +130,11 @@ def make_process_node(server: RunningServer, folder: Path, node: str, kinds: dic
 
 
 def _is_as_planned(made: Town) -> bool:
+    if not made.served():  # asked often, and it reads no process of the machine while the plan is not done
+        return False
     planned = sorted(row.instance for row in made.rows("SELECT instance FROM assigned WHERE withdrawn_at IS NULL"))
     running = sorted(copy.rsplit(".", 2)[0] for copy in made.running())
-    return bool(planned) and made.served() and planned == running
+    return bool(planned) and planned == running
 
 
 def _await_calm(made: Town) -> None:
