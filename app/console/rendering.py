@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from app.console import links, wording
 from app.console.frame import PageFrame
-from solvers.planning.plan_fields import gpu_bound, spell_changes
+from solvers.planning.plan_fields import gpu_bound, spell_changes, spell_shortfall
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -44,7 +44,7 @@ def templates() -> Environment:
     made.filters |= {
         "number": wording.number, "percent": wording.percent, "money": wording.money, "age": wording.age,
         "words": wording.words, "sentence": wording.sentence, "changes": spell_changes,
-        "gpu_bound": gpu_bound, "time": _time, "ago": _ago,
+        "gpu_bound": gpu_bound, "shortfall": spell_shortfall, "time": _time, "ago": _ago,
         "service_link": links.service_link, "node_link": links.node_link, "plan_link": links.plan_link,
         "job_link": links.job_link,
     }  # fmt: skip

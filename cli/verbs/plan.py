@@ -23,6 +23,7 @@ from solvers.planning.plan_fields import (
     spell_changes,
     spell_gap_of_gpus,
     spell_other,
+    spell_shortfall,
 )
 
 EPILOG = """\
@@ -213,6 +214,8 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
         if others := plan["certificate"].get("otherPlanners"):
             yield plain(f"{OTHER_PLANNERS}: {'; '.join(spell_other(other) for other in others)}")
     yield from _services(plan["instances"])
+    for shortfall in (plan.get("certificate") or {}).get("shortfalls") or ():
+        yield plain(spell_shortfall(shortfall))
     for unserved in plan["unserved"]:
         yield plain(f"unserved: {unserved['service']}: {number(unserved['ratePerSecond'])} a second: {_why(unserved)}")
     for unplaced in plan["unplaced"]:

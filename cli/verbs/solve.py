@@ -18,7 +18,8 @@ from cli.planner_argument import add_any_planner_argument
 from cli.quiet import quiet_stdout
 from cli.talk.contexts import reason
 from solvers.planners.names import JOINT
-from solvers.planning.plan_fields import spell_gap
+from solvers.planning.certificate_wire import certificate_out
+from solvers.planning.plan_fields import spell_gap, spell_shortfall
 
 if TYPE_CHECKING:
     from solvers.planning.plan import Certificate, Plan
@@ -90,9 +91,10 @@ def run(args: argparse.Namespace) -> int:
 def _plan_of(planner: str, problem: Problem, budget: SolveBudget) -> Plan:
     """Returns the plan of another planner; Failed where it breaks a rule."""
     from solvers.planners.ask import PlanRefused, find_plan
+    from solvers.planning.shortfalls import add_shortfalls
 
     try:
-        return find_plan(problem, planner, budget).plan
+        return add_shortfalls(problem, find_plan(problem, planner, budget).plan, budget)
     except PlanRefused as refused:
         raise Failed(str(refused), exits.REFUSED) from None
 
@@ -157,6 +159,8 @@ def _show(plan: Plan, problem: Problem, currency: str) -> None:
     _show_left_out(plan, currency)
     if plan.certificate:
         certificate = plan.certificate
+        for shortfall in certificate_out(certificate)["shortfalls"]:
+            print(spell_shortfall(shortfall))
         print(name_currency(_worth(certificate, problem), currency))
         print(plain(f"by {certificate.method}; {certificate.work} steps in {certificate.seconds:.2f} s"))
     if problem.state is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from solvers.planning.plan import Certificate, Cost, OtherPlan
+from solvers.planning.plan import Certificate, Cost, OtherPlan, PriorityShortfall
 from solvers.planning.plan_fields import PlanFields
 
 
@@ -18,6 +18,15 @@ class OtherPlanWire(TypedDict):
     servedShare: float
     refused: str
     ageSeconds: float
+
+
+class PriorityShortfallWire(TypedDict):
+    """What a plan leaves unserved of a priority and all above, and what every plan leaves of them at least."""
+
+    priority: int
+    ratePerSecond: float
+    unservedPerSecond: float
+    boundPerSecond: float | None
 
 
 class PlanCertificateWire(TypedDict):
@@ -37,6 +46,7 @@ class PlanCertificateWire(TypedDict):
     seconds: float
     otherPlanners: NotRequired[list[OtherPlanWire]]
     programme: NotRequired[float | None]
+    shortfalls: NotRequired[list[PriorityShortfallWire]]
 
 
 def certificate_out(certificate: Certificate) -> PlanCertificateWire:
@@ -57,6 +67,7 @@ def certificate_out(certificate: Certificate) -> PlanCertificateWire:
         "seconds": certificate.seconds,
         "otherPlanners": others_out(certificate),
         "programme": certificate.programme,
+        "shortfalls": [_shortfall_out(shortfall) for shortfall in certificate.shortfalls],
     }
 
 
@@ -68,6 +79,15 @@ def others_out(certificate: Certificate) -> list[OtherPlanWire]:
 def others_in(rows: object) -> tuple[OtherPlan, ...]:
     """Reads what `others_out` wrote."""
     return PlanFields("", {"otherPlanners": rows}, []).each("otherPlanners", _other_in)
+
+
+def _shortfall_out(shortfall: PriorityShortfall) -> PriorityShortfallWire:
+    return {
+        "priority": shortfall.priority,
+        "ratePerSecond": shortfall.rate_per_second,
+        "unservedPerSecond": shortfall.unserved_per_second,
+        "boundPerSecond": shortfall.bound_per_second,
+    }
 
 
 def _other_out(other: OtherPlan) -> OtherPlanWire:
@@ -99,7 +119,14 @@ def certificate_in(whole: PlanFields) -> Certificate | None:
     age_seconds, reason = fields.number("boundAgeSeconds", 0.0), fields.text("noBoundReason", "")
     others = fields.each("otherPlanners", _other_in)
     programme = None if fields.values.get("programme") is None else fields.number("programme")
-    return Certificate(cost, bound, fields.text("method", ""), work, seconds, age_seconds, reason, others, programme)
+    method, shortfalls = fields.text("method", ""), fields.each("shortfalls", _shortfall_in)
+    return Certificate(cost, bound, method, work, seconds, age_seconds, reason, others, programme, shortfalls)
+
+
+def _shortfall_in(fields: PlanFields) -> PriorityShortfall:
+    bound = None if fields.values.get("boundPerSecond") is None else fields.number("boundPerSecond")
+    asked, unserved = fields.number("ratePerSecond"), fields.number("unservedPerSecond")
+    return PriorityShortfall(fields.number("priority"), asked, unserved, bound)
 
 
 def _other_in(fields: PlanFields) -> OtherPlan:

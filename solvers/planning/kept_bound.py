@@ -43,7 +43,9 @@ def add_bound(certificate: Certificate, problem: Problem, kept: KeptBound | None
 
 def drop_bound(certificate: Certificate, reason: str) -> Certificate:
     """Returns the certificate without a bound, and the reason."""
-    return replace(certificate, bound=None, bound_age_seconds=0.0, no_bound_reason=reason, programme=None)
+    return replace(
+        certificate, bound=None, bound_age_seconds=0.0, no_bound_reason=reason, programme=None, shortfalls=()
+    )
 
 
 def what_changed(before: Problem, after: Problem) -> str:

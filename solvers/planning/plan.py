@@ -89,6 +89,16 @@ class OtherPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PriorityShortfall:
+    """What a plan leaves unserved of a priority and all above, and what any plan leaves of them at least."""
+
+    priority: int
+    rate_per_second: float  # of all their services
+    unserved_per_second: float
+    bound_per_second: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """The quality of a plan: its cost, a bound, the method that found it, and what plans of other planners cost."""
 
@@ -101,6 +111,7 @@ class Certificate:
     no_bound_reason: str = ""  # why there is no bound, where one is expected
     others: tuple[OtherPlan, ...] = ()
     programme: float | None = None  # what the linear programme behind the bound costs: an estimate, proves nothing
+    shortfalls: tuple[PriorityShortfall, ...] = ()  # from the highest priority; of what a plan leaves unserved
 
     @property
     def gap(self) -> float | None:

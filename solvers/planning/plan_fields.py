@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import floor, isfinite
+from math import floor, isfinite, log10
 from typing import Any, TypeAlias
 
 JSON: TypeAlias = Any  # whatever a file may hold
@@ -90,7 +90,7 @@ class PlanFields:
         return PlanFields(path, {} if value is None else value, self.faults)
 
 
-WHOLE = {"gpu", "batch", "smPercent", "work", *CHANGES}
+WHOLE = {"gpu", "batch", "priority", "smPercent", "work", *CHANGES}
 
 
 def shown(value: JSON) -> str:
@@ -141,6 +141,17 @@ def spell_gap_of_gpus(certificate: Mapping[str, Any]) -> str:
     penalty, programme = certificate.get("unservedCost") or 0.0, certificate.get("programme")
     rest = None if programme is None else programme - penalty
     return spell_gap(certificate["cost"] - penalty, gpu_bound(certificate), rest)
+
+
+def spell_shortfall(shortfall: Mapping[str, JSON]) -> str:
+    """Spells what a plan leaves of a priority and all above, and how much of it every plan leaves, rounded down."""
+    left, asked, bound = (shortfall[name] for name in ("unservedPerSecond", "ratePerSecond", "boundPerSecond"))
+    words = f"priority {shortfall['priority']} and above: {left:,.6g} of {asked:,.6g} requests a second unserved"
+    if not bound:
+        return f"{words}; {'no bound known' if bound is None else 'the GPUs may have room for all of them'}"
+    digits = 3 - floor(log10(bound))
+    least = floor(bound * 10.0**digits) / 10.0**digits
+    return f"{words}; at least {least:,.6g} by any plan on these GPUs, by proof"
 
 
 def spell_other(other: Mapping[str, Any]) -> str:

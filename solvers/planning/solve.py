@@ -30,6 +30,7 @@ from solvers.planning.replan.search import laid_over, search
 from solvers.planning.rivals import cheaper_rival, finish_rival, rivals_of
 from solvers.planning.search.realise import serves_all
 from solvers.planning.search.tables import Tables, tables
+from solvers.planning.shortfalls import add_shortfalls
 from solvers.planning.solved import TEN_SECONDS
 from solvers.planning.solved import FoundBound as FoundBound
 from solvers.planning.solved import Progress as Progress
@@ -64,7 +65,7 @@ def solve(
     others: AskOthers | None = None,
 ) -> Plan:  # fmt: skip
     """Returns the cheapest valid plan found within the budget, with its certificate."""
-    return find(problem, budget, on_better, others=others).plan
+    return add_shortfalls(problem, find(problem, budget, on_better, others=others).plan, budget)
 
 
 class _Patience:

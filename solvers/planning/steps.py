@@ -109,25 +109,27 @@ class Worths:
         return found
 
 
-def worths(price: Floats, need: Floats, unserved_price: Floats, steps: RateSteps, step_price: Floats) -> Worths:
+def worths(
+    price: Floats, need: Floats, unserved_price: Floats, steps: RateSteps, step_price: Floats, least: float = 1.0
+) -> Worths:  # fmt: skip
     """Returns the worth of the served part of each service's rate wherever the least sum can be.
 
-    Unserved u costs price x max(u, 1) for any u > 0, and worth never falls with the rate. So the least is at u = 0, at
-    u = 1, with all unserved, or where a step begins: between those both are linear, or the worth is concave.
+    Unserved u costs price x max(u, least) for any u > 0, and worth never falls with the rate. So the least is at u = 0,
+    at u = least, with all unserved, or where a step begins: between those both are linear, or the worth is concave.
     """
     services = np.arange(len(need))
     priced = steps.at(np.flatnonzero(step_price > 0.0))
     who, rate = _step_begins(need, priced)
-    who, rate = np.concatenate([services, services, who]), np.concatenate([need, need - 1.0, rate])
+    who, rate = np.concatenate([services, services, who]), np.concatenate([need, need - least, rate])
     is_first = np.arange(len(who)) < len(need)
-    is_there = is_first | ((rate > 0.0) & (rate <= need[who] - 1.0))
+    is_there = is_first | ((rate > 0.0) & (rate <= need[who] - least))
     who, rate, is_first = who[is_there], rate[is_there], is_first[is_there]
     worth = price[who] * rate + _steps_worth(who, rate, priced, step_price[step_price > 0.0])
     unserved = np.where(is_first, 0.0, unserved_price[who] * (need[who] - rate))
     return Worths(
         np.concatenate([who, services]),
         np.concatenate([worth, np.zeros(len(need))]),
-        np.concatenate([unserved, unserved_price * np.maximum(need, 1.0)]),
+        np.concatenate([unserved, unserved_price * np.maximum(need, least)]),
     )
 
 

@@ -20,6 +20,7 @@ from solvers.planning.parts import divide_as
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, Instance, Knowledge, Node, Problem, Profile, RunningState, Service
 from solvers.planning.replay import replay_plan
+from solvers.planning.shortfalls import add_shortfalls
 from solvers.planning.solve import SolveBudget, find
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ def solve_order(order: Solve, *, alone: bool = False, memory: SearchMemory | Non
         }
         is_short = found.is_cut and order.work is not None
         cut = f"the time ran out after step {found.work}" if is_short else ""
-        return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, counted, time.monotonic() - began, found.duals)
+        plan = add_shortfalls(order.problem, found.plan, budget)
+        return SolverAnswer(SolveOutcome.SOLVED, plan, cut, counted, time.monotonic() - began, found.duals)
 
     return _make_outcome(made, without_answer, began)
 
@@ -142,8 +144,9 @@ def _plan(order: Solve, *, alone: bool) -> SolverAnswer:
     }
     budget = SolveBudget(order.seconds, order.work, order.seed)
     found = find_plan(order.problem, planner, budget, alone=alone, bounds=order.bounds_of_others)
+    plan = add_shortfalls(order.problem, found.plan, budget) if order.bounds_of_others else found.plan
     seconds = time.monotonic() - began
-    return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", counted, seconds, found.duals, found.knowledge)
+    return SolverAnswer(SolveOutcome.SOLVED, plan, "", counted, seconds, found.duals, found.knowledge)
 
 
 def briefly(problem: Problem) -> Problem:

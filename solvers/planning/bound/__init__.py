@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from solvers.planning.bound.convergence import Convergence
-from solvers.planning.bound.fleet import fleet
+from solvers.planning.bound.fleet import BoundFleet, fleet
 from solvers.planning.bound.kept import is_of
 from solvers.planning.bound.master import MetPatterns
 from solvers.planning.bound.scope import left_out, why_not
@@ -15,7 +15,7 @@ from solvers.planning.bound.start import first_prices
 from solvers.planning.kept_search import KeptSearch
 from solvers.planning.search.tables import Tables
 
-__all__ = ["MetPatterns", "Round", "left_out", "rounds", "why_not"]
+__all__ = ["MetPatterns", "Round", "left_out", "rounds", "rounds_of", "why_not"]
 
 
 def rounds(
@@ -27,9 +27,14 @@ def rounds(
     to look at. With what a search at other rates has kept, it goes on from there. Yields nothing if `why_not` gives a
     reason.
     """
-    if why_not(tables) is not None:
-        return
-    f = fleet(tables)
+    if why_not(tables) is None:
+        yield from rounds_of(fleet(tables), work, kept, met)
+
+
+def rounds_of(
+    f: BoundFleet, work: int | None = None, kept: KeptSearch | None = None, met: MetPatterns | None = None
+) -> Iterator[Round]:
+    """Yields better and better bounds of what these GPUs and all that is unserved cost."""
     s = BoundSearch(f, sum(len(m.classes) * f.work_of_class(m) for m in f.markets), work)
     if kept is not None and is_of(kept, f) and len(f.need) and f.markets:
         patterns = s.resume(kept)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound.fleet import BoundFleet
 from solvers.planning.duals import SAFETY_SHARE, Attainable
-from solvers.planning.search.tables import Tables
 
 UNITS_A_PRICE = 1e4  # prices are multiples of 1 / this, or nothing is rounded
 MOST_BITS = 2_000_000
@@ -40,20 +39,22 @@ def attainable(f: BoundFleet) -> AttainableHere:
             can[m.service[(c.at_lo > 0).any(axis=1)]] = True
     cost = t.unserved_price * np.maximum(f.need, 1.0)
     sure, otherwise = float(cost[~can].sum()) * (1 - SAFETY_SHARE), float(t.unserved_price[can].min(initial=np.inf))
-    sums, unit = _sums(t)
+    sums, unit = _sums(f)
     return AttainableHere(Attainable(sums, unit, otherwise), sure, can)
 
 
-def _sums(t: Tables) -> tuple[int, float]:
+def _sums(f: BoundFleet) -> tuple[int, float]:
     """Returns the sums that GPU prices can have, as bits, and their unit."""
-    policy = t.problem.policy
+    t, policy = f.tables, f.tables.problem.policy
     units = [round(pool.price_per_hour * UNITS_A_PRICE) for pool in t.pools]
     exact = all(
         abs(n / UNITS_A_PRICE - p.price_per_hour) <= 1e-12 * p.price_per_hour
         for n, p in zip(units, t.pools, strict=True)
     )
     divisor = gcd(*units) if units else 0
-    whole = policy.pricing == "gpu" and policy.energy_price_per_kwh == 0 and exact and divisor > 0
+    whole = (
+        policy.pricing == "gpu" and policy.energy_price_per_kwh == 0 and exact and divisor > 0 and bool(f.fixed.any())
+    )
     total = sum(n // divisor * len(p.gpus) for n, p in zip(units, t.pools, strict=True)) if whole else MOST_BITS
     if total >= MOST_BITS:
         return 0, 1.0

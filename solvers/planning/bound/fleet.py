@@ -45,6 +45,7 @@ class BoundFleet:
     count: Floats  # GPUs of each pool
     fixed: Floats  # what using a GPU of a pool costs, whatever its share
     steps: RateSteps = NO_STEPS
+    least_unserved: float = 1.0  # requests a second: a smaller unserved rate costs as much as this
 
     def priced_steps(self, prices: Floats) -> StepPrices:
         """Returns the steps that have a price: prices of rates come first, then those of steps."""
@@ -163,7 +164,8 @@ def market_of(f: BoundFleet) -> Ints:
 def worth_of_rates(f: BoundFleet, prices: Floats) -> Floats:
     """Returns the least that each service's rate brings in or costs unserved, over all unserved amounts."""
     services = len(f.need)
-    found = worths(prices[:services], f.need, f.tables.unserved_price, f.steps, prices[services:])
+    unserved = f.tables.unserved_price
+    found = worths(prices[:services], f.need, unserved, f.steps, prices[services:], f.least_unserved)
     least: Floats = found.least(np.ones(1), services)[0]
     return least
 

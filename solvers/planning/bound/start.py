@@ -9,6 +9,7 @@ from solvers.planning.fleet.grids import SM, Floats
 from solvers.planning.search.prices import resource_dual
 
 DUAL_STEPS = 200
+FREE_SHARE = 0.1  # of what a GPU is worth: where GPUs are free, the dual begins there
 
 
 def first_prices(f: BoundFleet) -> Floats:
@@ -17,6 +18,7 @@ def first_prices(f: BoundFleet) -> Floats:
     price = np.array(
         [m.share_price + float(f.fixed[m.pools] @ f.count[m.pools]) / float(f.count[m.pools].sum()) for m in f.markets]
     )
+    price = np.where(price > 0.0, price, [FREE_SHARE * m.scale for m in f.markets])
     found, _ = resource_dual(shares(f), price, count, f.need, f.most_price, DUAL_STEPS)
     return found
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solvers.planning.certificate_wire import certificate_out
 from solvers.planning.judge import judge
-from solvers.planning.plan import Certificate, Changes, Cost, OtherPlan, Plan, Releasable
-from solvers.planning.plan_fields import shown, spell_gap, spell_other
+from solvers.planning.plan import Certificate, Changes, Cost, OtherPlan, Plan, PriorityShortfall, Releasable
+from solvers.planning.plan_fields import shown, spell_gap, spell_other, spell_shortfall
 from solvers.planning.wire import WrongPlan, from_json, to_json
 from tests.solvers.planning.small_world import plan, problem
 
@@ -35,6 +36,7 @@ def full_plan() -> Plan:
                 OtherPlan("inss", None, 0.0, "too much memory"),
             ),
             programme=92.5,
+            shortfalls=(PriorityShortfall(100, 40.0, 13.0, 12.4), PriorityShortfall(50, 60.0, 33.0, None)),
         ),
     )
 
@@ -70,6 +72,10 @@ def test_a_plan_goes_out_in_the_contracts_words() -> None:
             },
         ],
         "programme": 92.5,
+        "shortfalls": [
+            {"priority": 100, "ratePerSecond": 40.0, "unservedPerSecond": 13.0, "boundPerSecond": 12.4},
+            {"priority": 50, "ratePerSecond": 60.0, "unservedPerSecond": 33.0, "boundPerSecond": None},
+        ],
     }  # fmt: skip
 
 
@@ -89,6 +95,21 @@ def test_a_gap_is_divided_where_its_programme_is_known(
     found = Certificate(Cost(6.0, 100.0), bound, "by hand", 0, 0.0).add_programme(programme)
     assert found.programme == kept
     assert spell_gap(found.cost.total, found.bound, found.programme) == said
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        (12.4567, "at least 12.45 by any plan on these GPUs, by proof"),
+        (123456.7, "at least 123,400 by any plan on these GPUs, by proof"),
+        (0.0, "the GPUs may have room for all of them"),
+        (None, "no bound known"),
+    ],
+)
+def test_a_shortfall_is_told_beside_its_bound_rounded_down(bound: float | None, said: str) -> None:
+    whole = Certificate(Cost(6.0, 100.0), None, "", 0, 0.0, shortfalls=(PriorityShortfall(100, 40.0, 13.0, bound),))
+    line = certificate_out(whole)["shortfalls"][0]
+    assert spell_shortfall(line) == f"priority 100 and above: 13 of 40 requests a second unserved; {said}"
 
 
 def test_an_offline_job_answers_requests() -> None:

@@ -12,7 +12,14 @@ from app.control.domain.events import spell_why
 from app.manifests.model import Fields, Free
 from app.store.plans.plan_reads import CycleWire
 from solvers.planning.certificate_wire import PlanCertificateWire
-from solvers.planning.plan_fields import OTHER_PLANNERS, gpu_bound, spell_changes, spell_gap_of_gpus, spell_other
+from solvers.planning.plan_fields import (
+    OTHER_PLANNERS,
+    gpu_bound,
+    spell_changes,
+    spell_gap_of_gpus,
+    spell_other,
+    spell_shortfall,
+)
 from solvers.planning.wire import PlanUnservedWire
 
 NAMED_LINES = 5  # of each list
@@ -45,6 +52,7 @@ def describe_plan(row: Fields, plan: Fields, held_back: Sequence[HeldBackChangeW
     sentences += [_cost(certificate)] if certificate else []
     others = certificate.get("otherPlanners") if certificate else None
     sentences += [f"{OTHER_PLANNERS}: {'; '.join(spell_other(other) for other in others)}"] if others else []
+    sentences += [spell_shortfall(shortfall) for shortfall in (certificate or {}).get("shortfalls") or ()]
     sentences += _write_unserved(plan.get("unserved") or ())
     sentences += explain_held_back(held_back)
     return sentences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import inf
 from operator import add, ge
@@ -12,16 +13,29 @@ from solvers import latency
 from solvers.planning.problem import Curve, Node, Problem, Profile, Service
 
 SMS = (10, 20, 30, 40, 50, 60, 80, 100)
+FREE = 1e-9  # the price of a GPU where only what is unserved counts
 MOST_STATES = 2000  # of what is served so far: with fewer, the least cost found may be higher
 Resident = tuple[Service, Profile, int]  # at an SM%
 Served = tuple[float, ...]  # of each service, on how many GPUs each runs, and its largest and second largest instance
 
 
-def least_cost(problem: Problem) -> float:
+def least_unserved(problem: Problem, priority: int) -> float:
+    """Returns the least rate of this priority and all above that those plans leave unserved, whatever they cost."""
+    weights = {
+        name: 100 / service.priority if service.priority >= priority else 0.0
+        for name, service in problem.services.items()
+    }
+    services = {name: replace(service, unserved_weight=weights[name]) for name, service in problem.services.items()}
+    nodes = {name: replace(node, price_per_hour=FREE) for name, node in problem.nodes.items()}
+    policy = replace(problem.policy, unserved_price=1.0)
+    return least_cost(replace(problem, nodes=nodes, services=services, policy=policy), 0.0)
+
+
+def least_cost(problem: Problem, least: float = 1.0) -> float:
     """Returns the least cost of services over all plans whose SM% are of the grid, with a model once on a GPU at most.
 
     A service with fewer instances than it asks for is unserved; of two that it asks for, each carries half an even
-    share at least. Power is ignored, as the bound ignores it.
+    share at least. Power is ignored, as the bound ignores it. An unserved rate costs as much as `least` at least.
     """
     services = [problem.services[name] for name in sorted(problem.services)]
     reached: dict[Served, float] = {(0.0,) * (4 * len(services)): 0.0}
@@ -32,13 +46,15 @@ def least_cost(problem: Problem) -> float:
             for (served, cost), (filling, more) in product(reached.items(), options.items()):
                 total = together(services, served, filling)
                 grown[total] = min(grown.get(total, inf), cost + more)
-            reached = cheapest_states(problem, services, grown)
-    return min(cost + unserved_cost(problem, services, served) for served, cost in reached.items())
+            reached = cheapest_states(problem, services, grown, least)
+    return min(cost + unserved_cost(problem, services, served, least) for served, cost in reached.items())
 
 
-def cheapest_states(problem: Problem, services: list[Service], reached: dict[Served, float]) -> dict[Served, float]:
+def cheapest_states(
+    problem: Problem, services: list[Service], reached: dict[Served, float], least: float = 1.0
+) -> dict[Served, float]:
     """Returns the states that cost least together with what they leave unserved."""
-    value = {served: cost + unserved_cost(problem, services, served) for served, cost in reached.items()}
+    value = {served: cost + unserved_cost(problem, services, served, least) for served, cost in reached.items()}
     return {
         served: reached[served] for served in sorted(value, key=lambda served: (value[served], served))[:MOST_STATES]
     }
@@ -70,12 +86,12 @@ def carried_of(services: list[Service], served: Served, number: int) -> float:
     return carried if gpus >= least else 0.0
 
 
-def unserved_cost(problem: Problem, services: list[Service], served: Served) -> float:
+def unserved_cost(problem: Problem, services: list[Service], served: Served, least: float = 1.0) -> float:
     cost = 0.0
     for number, service in enumerate(services):
         missing = service.rate_per_second - carried_of(services, served, number)
         if missing > 0.0:
-            cost += problem.policy.unserved_price * service.unserved_weight * service.priority / 100 * max(missing, 1.0)
+            cost += problem.policy.price_unserved(service) * max(missing, least)
     return cost
 
 
