@@ -29,7 +29,8 @@ NOW = statement(
 )
 # Priced as the ledger prices nodes, at all times by the price in force, so that pools and bills know one price, and a
 # deleted pool keeps what it has cost. Idle seconds are counted over a node's life, so only those of nodes that were
-# rented since then are known to be since.
+# rented since then are known to be since. A name has had many nodes: what is owned never overlaps, so that only its
+# last row before an order and those during it are read.
 SINCE = statement(
     "rented_since",
     """
@@ -47,7 +48,9 @@ SINCE = statement(
         SELECT sum(gpus * nano_per_hour * greatest(0, extract(epoch FROM least(until, owned.valid_to, price.valid_to)
             - greatest(begun, owned.valid_from, price.valid_from)) / 3600)) AS nano
         FROM gpu_owned AS owned JOIN price USING (gpu_type, region, purchase)
-        WHERE owned.node = rented.node AND owned.valid_from < until) AS paid
+        WHERE owned.node = rented.node AND owned.valid_from < until AND owned.valid_from >= coalesce((
+            SELECT max(before.valid_from) FROM gpu_owned AS before
+            WHERE before.node = rented.node AND before.valid_from <= begun), '-infinity')) AS paid
     GROUP BY pool
     """,
 )

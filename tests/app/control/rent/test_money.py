@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextClause, text
 
 from app.control.rent.money import PoolMoney, read_pools
 from app.store.database import clock
 from app.store.database.database import Database
+from app.store.fleet import rented, rented_pools
 from simulation.world import put, read_documents
 from tests.simulation.worlds import document, gpu_type, policy
 
@@ -105,3 +106,27 @@ def test_a_node_that_outlives_its_pool_is_shown(database: Database) -> None:
     database.write(lambda connection: order(connection, "stays", "leaving", paid=0.5))
     (month,) = database.read(lambda connection: read_hours(connection, 5))
     assert (month.pool, month.nodes, month.per_hour, month.cost) == ("burst", 1, None, 0.0), "no price was declared"
+
+
+def test_orders_of_earlier_months_are_not_read(database: Database) -> None:
+    def fill(connection: Connection) -> list[str]:
+        connection.execute(text(HISTORY))
+        connection.execute(text("ANALYZE rented_node"))
+        since = clock.moment(connection) - timedelta(hours=5)
+        asked: list[tuple[TextClause, dict[str, object]]]
+        asked = [(rented_pools.SINCE, {"since": since}), (rented.ROWS, {"silent": 30.0}), (rented_pools.NOW, {})]
+        return [
+            line for sql, given in asked for line in connection.execute(text(f"EXPLAIN {sql.text}"), given).scalars()
+        ]
+
+    plan = "\n".join(database.write(fill))
+    assert "Seq Scan on rented_node" not in plan, plan
+    assert "rented_node_ended" in plan and "rented_node_of" in plan
+
+
+HISTORY = """
+    INSERT INTO rented_node (key, node, pool, hook, state, asked_at, since, start_seconds, minimum_seconds, paid_at,
+        ended_at)
+    SELECT 'key-' || n, 'burst-' || n % 50, 'burst', 'cloud', 'gone', at, at, 60, 600, at, at + interval '1 hour'
+    FROM (SELECT n, moment() - interval '1 hour' * n AS at FROM generate_series(1, 5000) AS n) AS ordered
+"""
