@@ -30,7 +30,7 @@ def test_a_load_is_read_of_the_counters_that_ray_has(site: RaySite) -> None:
 
 def test_planned_replicas_are_there_within_one_cycle_and_no_request_fails(site: RaySite) -> None:
     plans: list[ScaleRow] = []
-    with asking(4, 0.01) as asked:
+    with asking(4, 0.05) as asked:
         until(lambda: asked.answered > 50, lambda: asked.failures[-3:])
         for replicas in (3, 2, 4):
             site.adopt(mode="auto", minReplicas=replicas, maxReplicas=replicas)
