@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from agents.contract.assignments import AssignedAdapter
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.mps import SimulatedMps
 from agents.keeper.copies import NodeCopy, Stage
@@ -97,6 +98,20 @@ def test_a_copy_that_connects_to_mps_between_two_looks_is_not_taken_for_one_outs
     verified = copy.step(seen)
     assert verified is not None
     assert verified.stage is Stage.WARMING
+
+
+def test_adapters_are_loaded_once_a_copy_is_warm_and_before_it_is_routed(tmp_path: Path) -> None:
+    copy = StartingCopy(tmp_path, Behaviour())
+    loaded: list[Stage] = []
+    wanted = served("search-1", adapters=(AssignedAdapter("law", "adapters/law"),))
+    running = NodeCopy("search-1.1.1", wanted, copy.gpu, port=18_000)
+    while running.stage is not Stage.ROUTING:
+        context = StartContext(running, BOTH, copy.device.gpus()[0], load_adapters=lambda at: loaded.append(at.stage))
+        running = start_copy(context, copy.drivers, copy.talk.now) or running
+        copy.talk.now += 1.0
+        assert copy.talk.now < 60.0
+    assert loaded == [Stage.WARMING]
+    assert copy.talk.asked[-2:] == [HEALTH, WARM_UP]
 
 
 def test_however_many_steps_wait_for_their_copies_the_next_begins() -> None:

@@ -11,7 +11,7 @@ from app.store.database import clock
 from app.store.database.database import Database
 from app.store.world import objects
 from app.world.conditions import ObjectCondition, set_condition
-from tests.support.server import RunningServer
+from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type, manifest, model, node, profile, service
 
 FILES = {"Content-Type": "application/vnd.gpuwright.files+json"}
@@ -48,6 +48,32 @@ def test_documents_may_refer_to_each_other_in_any_order(server: RunningServer) -
     reply = server.request("POST", "/api/v1/apply", documents)
     assert reply.status == 200, reply.text
     assert [change["action"] for change in reply.json["changes"]] == ["created"] * 3
+
+
+def test_adapters_are_compared_with_the_profiles_that_are_declared_already(server: RunningServer) -> None:
+    llm = {"weightsGib": 15, "layers": 32, "kvBytesPerToken": 131072, "contextTokens": 4096}
+    places = {"places": 1, "maxRank": 16, "placeGib": 0.1}
+    iteration = {"1": {"baseMs": 3, "tokenMs": 0.03}}
+    measured = profile("tuned", latencyMs=None, memoryGib=None, iteration=iteration, adapters=places)
+    measured["spec"] = {name: value for name, value in measured["spec"].items() if value is not None}
+    known = model("tuned")
+    for variant in known["spec"]["variants"]:
+        variant["llm"] = llm
+    assert server.request("POST", "/api/v1/apply", [known, measured]).status == 200
+    length = {"mean": 100, "p95": 200}
+    promise = {"slo": {"ttftMs": 900, "tpotMs": 50, "percentile": 95}, "tokens": {"input": length, "output": length}}
+
+    def apply(count: int, *more: object) -> Reply:
+        adapters = [{"name": f"a{at}", "path": f"adapters/a{at}", "rank": 8} for at in range(count)]
+        wanted = service("tuned", "shop", "tuned", **promise, adapters=adapters)
+        return server.request("POST", "/api/v1/apply", [wanted, *more])
+
+    assert apply(1).status == 200
+    (fault,) = apply(2).json["faults"]
+    assert fault["field"] == "spec.adapters"
+    assert "places for 2 adapters of rank 8" in fault["message"]
+    measured["spec"] = {**measured["spec"], "adapters": {**places, "places": 2}}
+    assert apply(2, measured).status == 200, "the profile that comes with it counts"
 
 
 def test_what_get_shows_can_be_applied_again_and_changes_nothing(server: RunningServer) -> None:
