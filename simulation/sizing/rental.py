@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 from app.control.formulate.problem import build_problem, qualify_name
 from app.control.formulate.tenants.demand import gpus_per_rate
 from app.control.tell.money import MOST_RENTED_GPUS, rentable_nodes, useful_counts
-from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
 from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import price_per_hour
 from simulation.measure.fresh import bare_problem
@@ -63,7 +64,8 @@ class RentalMarket:
 
     @staticmethod
     def of(declared: DeclaredFiles) -> RentalMarket:
-        """Returns the market that the files declare. Raises RentalRefused where nothing is rentable."""
+        """Returns the market that the files declare. Raises RentalRefused where nothing is rentable, or pools are."""
+        _refuse_pools(declared)
         specs: dict[str, Mapping[str, Any]] = {manifest.name: manifest.spec for manifest in declared.of(Kind.GPU_TYPE)}
         most = {name: min(int(spec.get("rentable", 0)), MOST_RENTED_GPUS) for name, spec in specs.items()}
         most = {name: count for name, count in most.items() if count}
@@ -177,6 +179,21 @@ class RentalMarket:
 
     def _rent(self, rental: Rental) -> dict[str, Node]:
         return rentable_nodes(self._empty, rental.by_type, self.price_per_hour)
+
+
+def _refuse_pools(declared: DeclaredFiles) -> None:
+    """Refuses pools: a simulated planner would rent from them, too, beside what is tried, and nobody would count it."""
+    pools: dict[str, WrittenSpec] = {pool.name: pool.spec for pool in declared.of(Kind.POOL)}
+    if not pools:
+        return
+    gpus = Counter[str]()
+    for spec in pools.values():
+        gpus[str(spec["gpuType"])] += int(spec["max"]) * int(spec["gpusPerNode"])
+    rentable = ", ".join(f"rentable {count} of GpuType {name}" for name, count in sorted(gpus.items()))
+    raise RentalRefused(
+        f"Pool {', '.join(sorted(pools))}: size rents GPUs one by one, and no nodes of pools: leave Pools out, and"
+        f" state {rentable} in their place; `gpuwright simulate` plays a load with pools and says what their nodes cost"
+    )
 
 
 def _manifest(node: Node) -> Manifest:

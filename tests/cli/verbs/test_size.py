@@ -21,6 +21,7 @@ from solvers.planning.judge import judge
 from solvers.planning.solve import SolveBudget, find
 from tests.cli.offline import process
 from tests.simulation.sizing.worlds import HEADER, ROWS, curves, documents, fleet_of
+from tests.simulation.worlds import document
 
 PRICES = {"small": 1.0, "big": 2.5}
 PROMISED = 0.98
@@ -156,6 +157,11 @@ def test_what_cannot_be_sized_is_refused_before_anything_starts(
     Path(fleet).write_text(json.dumps(documents(small=0, big=0)))
     nothing = refused(capsys, "-f", fleet, "--rates", rates)
     assert "no GPU may be rented: give at least one GpuType spec.rentable" in nothing
+    pool = {"gpuType": "big", "gpusPerNode": 2, "cpuCores": 8, "memoryGib": 64, "max": 3, "hook": "cloud"}
+    Path(fleet).write_text(json.dumps([*documents(), document("Pool", "burst", pool)]))
+    pools = refused(capsys, "-f", fleet, "--rates", rates)
+    assert "Pool burst: size rents GPUs one by one, and no nodes of pools" in pools
+    assert "state rentable 6 of GpuType big in their place" in pools
     assert "a whole number from 1 to 1000" in refused(capsys, "-f", fleet, "--rates", rates, "--simulations", "0")
     nowhere = refused(capsys, "-f", fleet, "--rates", rates, "-o", f"{tmp_path}/none/rented.yaml")
     assert f"cannot write {tmp_path}/none/rented.yaml: there is no folder {tmp_path}/none" in nowhere
