@@ -159,6 +159,21 @@ def find_served_share(problem: Problem, unserved: Iterable[Unserved]) -> float:
     return 1.0 - sum(entry.rate_per_second for entry in unserved) / total if total > 0 else 1.0
 
 
+def take_shortfalls(problem: Problem, plan: Plan, searched: Plan | None) -> tuple[PriorityShortfall, ...]:
+    """Returns what this plan leaves unserved, beside the bounds of a search for the same problem.
+
+    A bound is none where the plan leaves less: a least change may go on breaking a rule.
+    """
+    found = []
+    for row in searched.certificate.shortfalls if searched and searched.certificate else ():
+        among = [entry for entry in plan.unserved if problem.services[entry.service].priority >= row.priority]
+        left, bound = sum(entry.rate_per_second for entry in among), row.bound_per_second
+        if bound is not None and bound > left:
+            bound = left if bound <= left * (1 + NONE_UNSERVED_SHARE) else None
+        found += [replace(row, unserved_per_second=left, bound_per_second=bound)] if left > 0 else []
+    return tuple(found)
+
+
 def list_unserved(problem: Problem, instances: Iterable[Instance]) -> tuple[Unserved, ...]:
     """Returns by service the rate that these instances do not carry."""
     carried = dict.fromkeys(problem.services, 0.0)

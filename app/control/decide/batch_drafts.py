@@ -19,7 +19,8 @@ from app.control.rollout.declared_rules import read_rules
 from app.control.rollout.ordering.finding import find_blocked
 from app.control.rollout.rules import WaitingChange
 from solvers.planning.batches.batch import WHOLE, Batch, GroupRow, MoveLimit
-from solvers.planning.plan import Cost, Plan
+from solvers.planning.plan import Cost, Plan, take_shortfalls
+from solvers.planning.problem import Problem
 
 URGENT_SECONDS = 3.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
@@ -140,7 +141,7 @@ def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -
     answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.most_seconds)
     if answer.plan is None:
         return None
-    answer = replace(decision.answer, plan=take_bound(answer.plan, decision.answer.plan))
+    answer = replace(decision.answer, plan=take_bound(answer.plan, decision.answer.plan, context.question.problem))
     found = write_changes(snapshot, context.question, answer, decision.lane, decision.reason)
     if not context.moves_few(found) or is_avoided(snapshot, found.desired, decision.desired):
         return None
@@ -157,12 +158,12 @@ def judge_batches(context: BatchContext, found: Decision) -> Decision | None:
     return None if found.answer.outcome is SolveOutcome.WRONG else replace(found, held_back=context.decision.held_back)
 
 
-def take_bound(plan: Plan, searched: Plan | None) -> Plan:
+def take_bound(plan: Plan, searched: Plan | None, problem: Problem) -> Plan:
     """Returns the plan with the search's bound and others' plans, which hold beside every plan for the same problem."""
     known, own = searched.certificate if searched else None, plan.certificate
     if known is None or own is None:
         return plan
-    own = replace(own, others=known.others)
+    own = replace(own, others=known.others, shortfalls=take_shortfalls(problem, plan, searched))
     if known.bound is not None and known.bound > own.cost.total:
         return replace(plan, certificate=replace(own, no_bound_reason="the bound of the search exceeds the cost"))
     certificate = replace(

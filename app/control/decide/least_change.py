@@ -18,7 +18,7 @@ from app.control.formulate.question import Question
 from app.control.formulate.running import running_plan
 from solvers.planning.judge.changes import moved_services
 from solvers.planning.kept_bound import KeptBound, add_bound
-from solvers.planning.plan import Changes, Plan, Unserved
+from solvers.planning.plan import Changes, Plan, Unserved, take_shortfalls
 from solvers.planning.problem import Problem
 
 MOST_OTHERS = 3  # services that move at once so that others are served; what moves more of them waits
@@ -72,7 +72,8 @@ def take_bound_of_search(
     own = replace(own, others=known.others if known else ())
     if kept is None and known and known.bound is not None:  # without GPUs the cost itself is the bound
         return replace(plan, certificate=replace(own, bound=min(known.bound, own.cost.total)))
-    return replace(plan, certificate=add_bound(own, problem, kept, now))
+    shortfalls = take_shortfalls(problem, plan, large.plan)
+    return replace(plan, certificate=replace(add_bound(own, problem, kept, now), shortfalls=shortfalls))
 
 
 def explain_skipped(decision: Decision, large: Plan) -> Decision:

@@ -56,5 +56,5 @@ def _write(
     answer = solver.make_batches(question.problem, decision.plan, groups, seconds=seconds)
     if answer.plan is None:
         return None
-    answer = replace(decision.answer, plan=take_bound(answer.plan, decision.answer.plan))
+    answer = replace(decision.answer, plan=take_bound(answer.plan, decision.answer.plan, question.problem))
     return write_changes(snapshot, question, answer, decision.lane, decision.reason)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.families import FAMILIES, family
 from solvers.planning.bound.unserved import bound_unserved
-from solvers.planning.plan import Certificate, Cost, Plan
+from solvers.planning.plan import Certificate, Cost, Plan, PriorityShortfall, Unserved, take_shortfalls
 from solvers.planning.problem import Problem
 from solvers.planning.search.tables import tables
 from solvers.planning.shortfalls import add_shortfalls
@@ -70,3 +70,17 @@ def test_the_bound_is_what_is_left_where_a_service_needs_twice_the_gpu() -> None
 def test_a_plan_that_serves_all_stays_as_it_is() -> None:
     plan = Plan((), certificate=Certificate(Cost(1.0, 0.0), 1.0, "", 0, 0.0))
     assert add_shortfalls(family("A", 1, 1, 7), plan, SolveBudget(None, 40)) is plan
+
+
+def test_another_plan_of_the_same_problem_has_the_bound_beside_what_it_leaves_itself() -> None:
+    problem = family("A", 1, 1, 7)
+    ((name, service),) = problem.services.items()
+    row = PriorityShortfall(service.priority, service.rate_per_second, 3.0, 2.0)
+    searched = Plan((), certificate=Certificate(Cost(1.0, 0.0), 1.0, "", 0, 0.0, shortfalls=(row,)))
+
+    def bounds(left: float) -> list[tuple[float, float | None]]:
+        found = take_shortfalls(problem, Plan((), unserved=(Unserved(name, left),)), searched)
+        return [(each.unserved_per_second, each.bound_per_second) for each in found]
+
+    assert (bounds(5.0), bounds(1.0)) == ([(5.0, 2.0)], [(1.0, None)])
+    assert take_shortfalls(problem, Plan(()), searched) == () == take_shortfalls(problem, searched, None)
