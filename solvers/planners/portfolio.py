@@ -1,7 +1,7 @@
-"""Asks the quick planners about a problem, each by counted work, so that no plan need cost more than theirs.
+"""Asks other planners about a problem, each by counted work, so that no plan need cost more than theirs.
 
-A planner is left out where its usual time for a problem of this size exceeds what its answer may be worth: where GPUs
-are short, a rule made for that may well be ahead of a search that has hardly begun.
+A planner is left out where its usual time for a problem of this size exceeds what its answer may be worth. Where GPUs
+are short, that is more: a rule made for that may be ahead of a search.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ USUAL_MS: Mapping[str, float] = {
     HETSEV: 200.0, MUDI: 30.0, INSS: 150.0, MORAK: 400.0, OLTUNES: 120.0, RESERVE: 60.0, MELANGE: 1_000.0,
     ONE_PER_GPU: 10.0, HPA_CHEAPEST: 15.0,
 }  # fmt: skip
-MOST_MS, MOST_SHORT_MS = 300.0, 2_500.0  # of each planner: where all can be served, and where GPUs are short
+MOST_MS, MOST_SHORT_MS = 300.0, 2_500.0  # of each planner: of a quick one, and where GPUs are short
 
 
-def ask_others(problem: Problem, *, is_short: bool) -> Sequence[RivalPlan]:
-    """Returns the judged plan of each planner that is quick enough for this problem."""
+def ask_others(problem: Problem, *, quick: bool) -> Sequence[RivalPlan]:
+    """Returns the judged plan of each planner that is quick for this problem, or that takes longer and is worth it."""
     gpus = sum(node.gpu_count for node in problem.nodes.values())
-    return [_ask(problem, planner) for planner in quick_planners(len(problem.services), gpus, is_short=is_short)]
+    return [_ask(problem, planner) for planner in list_planners(len(problem.services), gpus, quick=quick)]
 
 
-def quick_planners(services: int, gpus: int, *, is_short: bool) -> list[str]:
-    """Returns the planners that are quick enough for so many services and GPUs."""
-    most_ms = MOST_SHORT_MS if is_short else MOST_MS
-    return [planner for planner, each_ms in USUAL_MS.items() if each_ms * services * gpus / 1000 <= most_ms]
+def list_planners(services: int, gpus: int, *, quick: bool) -> list[str]:
+    """Returns the planners that are quick for so many services and GPUs, or those that take longer and are worth it."""
+    least_ms, most_ms = (-1.0, MOST_MS) if quick else (MOST_MS, MOST_SHORT_MS)
+    return [planner for planner, each_ms in USUAL_MS.items() if least_ms < each_ms * services * gpus / 1000 <= most_ms]
 
 
 def _ask(problem: Problem, planner: str) -> RivalPlan:

@@ -48,6 +48,6 @@ class RivalPlan:
 
 
 class AskOthers(Protocol):
-    """Asks other planners about a problem: the same ones by the same work on any machine, more where GPUs are short."""
+    """Asks other planners about a problem: the quick ones, or those that take longer; by the same work anywhere."""
 
-    def __call__(self, problem: Problem, *, is_short: bool) -> Sequence[RivalPlan]: ...
+    def __call__(self, problem: Problem, *, quick: bool) -> Sequence[RivalPlan]: ...

@@ -20,9 +20,9 @@ def rivals_of(problem: Problem, division: Division | None, others: AskOthers | N
     if others is None:
         return None
 
-    def ask(is_short: bool) -> list[SeatedRival]:
+    def ask(quick: bool) -> list[SeatedRival]:
         found = []
-        for rival in others(problem, is_short=is_short):
+        for rival in others(problem, quick=quick):
             lines = rival.plan.instances if rival.plan else ()
             found.append(SeatedRival(rival, division.split_instances(lines) if division else lines))
         return found

@@ -50,7 +50,7 @@ class SeatedRival:
     instances: Sequence[Instance]
 
 
-AskRivals = Callable[[bool], Sequence[SeatedRival]]  # for more of them where GPUs are short
+AskRivals = Callable[[bool], Sequence[SeatedRival]]  # the quick planners, or those that take longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SearchDraft:
     work: int
     method: str
     ends_the_beginning: bool = False  # everything is served, or the first dive is done
-    rivals: tuple[RivalPlan, ...] | None = None  # that other planners made at this step, where they are asked
+    rivals: tuple[RivalPlan, ...] | None = None  # that other planners have made, at a step that asks them
 
 
 def prepare(t: Tables) -> Workshop:
@@ -73,7 +73,9 @@ def prepare(t: Tables) -> Workshop:
 def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> Iterator[SearchDraft]:
     """Yields better and better drafts without end; the caller decides when to stop.
 
-    After the first dive it asks other planners, if it may; the next search begins at their best plan if that is ahead.
+    After the second dive it asks other planners, if it may, and after the first search those that take longer, if that
+    leaves load: most of what a dive leaves, a search serves before they answer. The next search begins at the best plan
+    of theirs if that is ahead.
     """
     t = shop.t
     if not t.pools:
@@ -108,14 +110,15 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
         if found:
             yield found
         yield progress.nothing(ends_the_beginning=True)
-        if rounds == FIRST_ROUNDS:
-            if ask_rivals is not None:
-                yield from _ask(progress, ask_rivals)
-        else:  # after the first, better prices gain more than a local search at these
+        if rounds != FIRST_ROUNDS:  # after the first, better prices gain more than a local search at these
+            if ask_rivals is not None and step == COARSE_SM_PERCENT:
+                yield from _ask(progress, ask_rivals, quick=True)
             progress.begin_ahead()
             steps = CHOSEN_SEARCH_STEPS if progress.choice is not None else FIRST_SEARCH_STEPS
             is_first = step == COARSE_SM_PERCENT and may_meet(t)
             yield from _search(progress, local_search, start, "local search", steps if is_first else None)
+            if ask_rivals is not None and step == COARSE_SM_PERCENT and not progress.is_served:
+                yield from _ask(progress, ask_rivals, quick=False)
     if progress.choice is not None:
         progress.choice.note((yield from _meet(progress)))
     yield from _choose(progress, local_search, start)
@@ -142,6 +145,7 @@ class _Progress:
     least: float = np.inf
     best: list[PatternColumn] = field(default_factory=list)  # of that draft, where there is a choice
     is_served: bool = False  # everything, by some draft
+    rivals: tuple[RivalPlan, ...] = ()  # that other planners have made
     ahead: Board | None = None  # of the best rival, until a search begins there
     missed: float = np.inf  # what the last local search left unserved, by its price
 
@@ -200,7 +204,7 @@ class _Progress:
         return SearchDraft(NOBODY, np.inf, self.work, "", ends_the_beginning)
 
 
-def _ask(progress: _Progress, ask_rivals: AskRivals) -> Iterator[SearchDraft]:
+def _ask(progress: _Progress, ask_rivals: AskRivals, *, quick: bool) -> Iterator[SearchDraft]:
     """Asks other planners, and yields the drafts of those that are ahead.
 
     Where something runs that a draft serves in full, hardly any is ahead, and cycles are many: then none is asked.
@@ -211,8 +215,10 @@ def _ask(progress: _Progress, ask_rivals: AskRivals) -> Iterator[SearchDraft]:
         return
     progress.work += 1
     yield progress.nothing()  # a caller whose steps end here is spared the others
-    rivals = ask_rivals(not progress.is_served)
-    yield SearchDraft(NOBODY, np.inf, progress.work, "", rivals=tuple(each.rival for each in rivals))
+    rivals = ask_rivals(quick)
+    progress.rivals += tuple(each.rival for each in rivals)
+    own = progress.shop.kept_board()
+    yield SearchDraft(NOBODY, np.inf, progress.work, "", rivals=progress.rivals)
     for each in rivals:
         if each.rival.plan is not None:
             seat_instances(progress.shop, each.instances)
@@ -221,6 +227,7 @@ def _ask(progress: _Progress, ask_rivals: AskRivals) -> Iterator[SearchDraft]:
                 progress.work += 1
                 progress.ahead = progress.shop.kept_board()
                 yield replace(found, work=progress.work)
+    progress.shop.bring_back(own)
 
 
 def _price(progress: _Progress, course: dive.Dive, rounds: int) -> Generator[SearchDraft, None, ResourcePrices | None]:

@@ -71,27 +71,33 @@ def test_no_plan_beside_what_runs_costs_more_than_that_of_any_planner_that_was_a
     assert again.instances == found.plan.instances
 
 
-def knowing(longer: int, problem: Problem, *, is_short: bool) -> list[RivalPlan]:
-    """Stands for a planner that is ahead: the joint one with much more work."""
+def knowing(longer: int, problem: Problem, *, quick: bool, is_quick: bool = True) -> list[RivalPlan]:
+    """Stands for a planner that is ahead, and is quick or not: the joint one with much more work."""
+    if quick is not is_quick:
+        return []
     plan = find(problem, SolveBudget(None, longer), alone=True).plan
     assert plan.certificate
     return [RivalPlan(OtherPlan("ahead", plan.certificate.cost, find_served_share(problem, plan.unserved)), plan)]
 
 
 @pytest.mark.slow
-def test_a_search_begins_at_the_plan_of_a_planner_that_is_ahead_and_a_replay_finds_it_again() -> None:
-    problem = change_rates(random_problem(3), SHORT_FACTOR)
-    others = partial(knowing, 200)
-    ahead = others(problem, is_short=True)[0].about.cost
-    found = find(problem, BUDGET, alone=True, others=others)
+@pytest.mark.parametrize(("seed", "is_quick"), [(6, True), (28, False)])
+def test_a_search_begins_at_the_plan_of_a_planner_that_is_ahead_and_a_replay_finds_it_again(
+    seed: int, is_quick: bool
+) -> None:
+    problem = change_rates(random_problem(seed), SHORT_FACTOR)
+    others = partial(knowing, 200, is_quick=is_quick)
+    ahead = others(problem, quick=is_quick)[0].about.cost
+    found = find(problem, BUDGET if is_quick else SolveBudget(None, 100), alone=True, others=others)
     assert found.plan.certificate
+    assert [other.planner for other in found.plan.certificate.others] == ["ahead"]
     assert ahead
     assert found.plan.certificate.cost.total <= ahead.total * (1 + 1e-6)
     again = replay_plan(problem, BUDGET.seed, found.work, is_exact=found.is_exact, others=others)
     assert again.instances == found.plan.instances
 
 
-def refuse(problem: Problem, *, is_short: bool) -> list[RivalPlan]:
+def refuse(problem: Problem, *, quick: bool) -> list[RivalPlan]:
     """Stands for a planner whose plan breaks a rule."""
     return [RivalPlan(OtherPlan("refused", None, 0.0, "it breaks a rule"))]
 
@@ -114,16 +120,17 @@ def test_a_planner_that_fails_is_named_and_costs_no_plan(monkeypatch: pytest.Mon
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(portfolio, "drafter_of", lambda planner: fail)
-    assert {other.about.refused for other in ask_others(random_problem(0), is_short=True)} == {
+    assert {other.about.refused for other in ask_others(random_problem(0), quick=True)} == {
         f"{planner} failed: ZeroDivisionError: by zero" for planner in USUAL_MS
     }
 
 
-def test_planners_that_would_take_long_are_asked_only_where_gpus_are_short_and_never_about_the_largest_fleets() -> None:
-    assert set(portfolio.quick_planners(12, 16, is_short=False)) == set(USUAL_MS)
-    names = partial(portfolio.quick_planners, 50)
-    assert set(names(100, is_short=False)) < set(names(100, is_short=True)) < set(USUAL_MS)
-    assert list(names(200_000, is_short=True)) == []
+def test_each_planner_is_asked_once_and_those_that_would_take_too_long_never() -> None:
+    assert set(portfolio.list_planners(12, 16, quick=True)) == set(USUAL_MS)
+    assert portfolio.list_planners(12, 16, quick=False) == []
+    quick, slower = (set(portfolio.list_planners(50, 100, quick=quick)) for quick in (True, False))
+    assert quick and slower and not quick & slower and quick | slower < set(USUAL_MS)
+    assert portfolio.list_planners(50, 200_000, quick=False) == []
 
 
 def test_a_seated_plan_serves_no_less_than_it_claims() -> None:
