@@ -119,5 +119,5 @@ def test_language_models_are_advised_on_pools_of_their_own(tmp_path: Path, capsy
     assert size["apart"]["link"]["kind"] == "nvlink"  # the sheet has it, and a node of the cluster has eight GPUs
     assert size["why"] in page.read_text()
     _, shown, _ = called(words, capsys)
-    assert f"{costs['together']:.4g} an hour do both; " in shown
+    assert f"{costs['together']:.4g} USD an hour do both; " in shown
     assert "- chat/LeaderWorkerSet/llama-70b: no Profile is of model llama-70b" in shown
