@@ -32,14 +32,15 @@ from tests.support.forked import ROOT
 from tests.support.patience import patience, until
 from tests.support.postgres import postgres_of_the_wheel
 from tests.support.server import RunningServer
+from tests.support.soak import scaled
 
 WORLD = ROOT / "examples" / "testbed.yaml"
 KINDS = {"v100": ("v100-32gb", "v100-sxm2-32gb"), "l4": ("l4", "l4-24gb"), "t4": ("t4", "t4-16gb")}
 NODES = tuple(f"{name}-{number}" for name in KINDS for number in (1, 2))
 GPUS = 2
 PRICING = "share"  # of the world's policy
-CALM_SECONDS = 30.0  # without a new plan
-SETTINGS = {"GPUWRIGHT_DATABASE_DIRECT": "1", "GPUWRIGHT_SOLVE_SECONDS": "30"}
+CALM_SECONDS = scaled(30, 16)  # without a new plan: more than a cycle
+SETTINGS = {"GPUWRIGHT_DATABASE_DIRECT": "1", "GPUWRIGHT_SOLVE_SECONDS": f"{scaled(30, 5)}"}
 
 NodeMaker = Callable[[RunningServer, Path, str, dict[str, str]], AgentProcess]
 

@@ -15,7 +15,7 @@ from tests.support.soak import SOAK
 
 pytestmark = pytest.mark.slow
 
-FAULTS = 1000 if SOAK else 40
+FAULTS = 1000 if SOAK else 30
 MOST_FAULTS = 400  # until a removal is noticed
 QUICK = ("fsync", "pid-identity", "isolation", "commit-reread")  # noticed within a few faults
 
