@@ -18,7 +18,8 @@ from agents.gateway.haproxy.parsing import HaproxyGarbled, HaproxyProcess, Serve
 from agents.gateway.haproxy.queue_guard import QueueGuard
 
 RELOAD_SECONDS = 20.0
-MOST_ROUNDS = 6
+MOST_ROUNDS = 8
+ROUND_SECONDS = 0.05  # longer than before each further round: on busy cores a process takes a while to end or to start
 
 
 class NotApplied(Exception):
@@ -65,7 +66,8 @@ class Haproxy:
         self.write(desired)
         wanted: Backends = {backend_name(slot): servers for slot, servers in desired.group_by_slot().items()}
         done: set[int] = set()
-        for _ in range(MOST_ROUNDS):
+        for number in range(MOST_ROUNDS):
+            time.sleep(ROUND_SECONDS * max(0, number - 1))  # the second comes at once, after a reload
             workers = self.master.workers()
             self._known = {it.pid: self._known.get(it.pid) or (QueueGuard(), ClosedServers()) for it in workers}
             for worker in workers:
@@ -87,7 +89,8 @@ class Haproxy:
     def observe(self, desired: Desired) -> ObservedHaproxy:
         """Reads HAProxy without changing it; raises NotApplied if it differs from what is desired."""
         wanted: Backends = {backend_name(slot): servers for slot, servers in desired.group_by_slot().items()}
-        for _ in range(MOST_ROUNDS):
+        for number in range(MOST_ROUNDS):
+            time.sleep(ROUND_SECONDS * number)
             try:
                 return self._observe(desired, wanted)
             except WorkerGone:
