@@ -25,13 +25,12 @@ def test_the_demo_fleet_serves_and_costs_the_same_by_pods_as_by_processes(
     for name in ("processes", "pods", "cluster"):
         (tmp_path / name).mkdir()
     url = postgres.create()
-    processes = pods = run_demo(url, tmp_path / "processes", seconds, make_process_node)
+    with running_cluster(tmp_path / "cluster") as cluster, budgeted_namespace(cluster) as namespace:
+        pods = run_demo(url, tmp_path / "pods", seconds, make_pod_node(cluster, namespace))
     postgres.drop(url)
-    if SOAK:  # every day tests/kubernetes/kubelet/test_town_of_pods.py has pods
-        url = postgres.create()
-        with running_cluster(tmp_path / "cluster") as cluster, budgeted_namespace(cluster) as namespace:
-            pods = run_demo(url, tmp_path / "pods", seconds, make_pod_node(cluster, namespace))
-        postgres.drop(url)
+    url = postgres.create()
+    processes = run_demo(url, tmp_path / "processes", seconds, make_process_node)
+    postgres.drop(url)
     for seen in (pods, processes):
         assert (seen.ledger.wrong, seen.ledger.unmarked) == ([], 0)
         assert not any(service.failed for service in seen.services.values()), str(seen)

@@ -33,7 +33,7 @@ def test_after_any_faults_all_is_as_planned_paid_for_and_nothing_is_left_over(
     url = postgres.create()
     with pod_town(pod_cluster, url, tmp_path, 4) as made:
         journals = Journals(made)
-        seen = besiege(made, scaled(1000, 8), 1, journals)
+        seen = besiege(made, scaled(1000, 12), 1, journals)
         assert seen.unexplained == []
         assert (seen.broken, seen.lost) == ([], [])
         assert made.out_of_order() == []
